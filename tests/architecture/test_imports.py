@@ -74,7 +74,7 @@ LAZY: Mapping[str, str] = {
     "polars": "interop.polars",
     "pyarrow": "interop.arrow",
     "tables": "interop.hdf5",
-    "xarray": "interop.xarray",
+    "xarray": "interop.xarray*",
     "zarr": "interop.zarr",
     "zfpy": "codecs.foreign",
 }

@@ -30,10 +30,10 @@ from ingot.selection import parse
 from ingot.stores.store import Commit, Edit, Put, Store
 from ingot.stores.versions import (
     announce_staging,
+    current_number,
     discard,
     hand_over,
     settled_number,
-    version_number,
     versioned,
     withdraw_staging,
 )
@@ -160,7 +160,7 @@ def publish(target: ExistingTarget, edits: Sequence[Edit], version: int | None =
             change = changes.joined(turn.value, target.shape, Commit(publish=tuple(edits)))
             alike = _is_alike(staged_for, change.engine.chunks.schema)
             alike = alike and turn.value.shape == target.before
-            if not alike or version not in (None, _number(turn.store)):
+            if not alike or version not in (None, current_number(turn.store)):
                 raise LockedError(
                     f"{turn.store.location}: another writer has committed while the array was "
                     "written to; nothing was changed"
@@ -253,11 +253,6 @@ class _ByToken:
 @functools.lru_cache(maxsize=_MOST_ENGINES)
 def _engine(place: _ByToken) -> Engine:
     return place.target.engine()
-
-
-def _number(store: Store) -> int | None:
-    states = versioned(store)
-    return None if states is None else version_number(states.version())
 
 
 def _staged(store: Store, edit: Edit) -> Edit:

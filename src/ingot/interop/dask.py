@@ -40,7 +40,15 @@ from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Delete, Edit, Move, Store
 from ingot.stores.versions import read_versioned, settled_number
 
-__all__ = ["array", "dataframe", "store", "to_ingot"]
+__all__ = [
+    "array",
+    "dataframe",
+    "is_dask",
+    "stage_together",
+    "store",
+    "to_ingot",
+    "undone",
+]
 
 Box: TypeAlias = tuple[slice, ...]
 
@@ -136,24 +144,17 @@ def store(data: Any, target: "Array | str | os.PathLike[str]", region: Any = Non
     if not isinstance(there, Array):
         raise UnsupportedError(f"{there!r} is no array")
     there._writable()
-    starts = _region_starts(region, there.shape, data.shape)
-    append_region(data, there, there.shape, starts)
-
-
-def append_region(
-    data: Any, target: Array, shape: tuple[int, ...], starts: tuple[int, ...]
-) -> None:
-    """Store an array at a place of another one, which gets a shape by the same commit."""
-    plan = ExistingTarget(target, target.shape, shape)
+    shape = there.shape
+    starts = _region_starts(region, shape, data.shape)
+    plan = ExistingTarget(there, shape, shape)
     if not staged.is_possible(plan):
-        _store_serially(data, target, shape, starts)
+        _store_serially(data, there, starts)
         return
     blocks = _Blocks.of(data, plan, starts)
-    whole = all(staged.replaces(plan, key) for key in blocks.boxes())
     # Chunks that are cut are merged with those of one version.
-    version = None if whole else settled_number(plan.store)
+    version = None if blocks.replaces() else settled_number(plan.store)
     with staged.announced(plan):
-        staged.publish(plan, blocks.stage(plan), version)
+        staged.publish(plan, blocks.stage(), version)
 
 
 def to_ingot(
@@ -206,16 +207,34 @@ def _array_to_ingot(data: Any, path: Any, folder: str | None, as_array: Mapping[
     # What is wrong with the place is found before anything is computed.
     overwrite = bool(arguments.get("overwrite"))
     remove_existing(place, place.store, overwrite=overwrite, groups=False)
-    created = not os.path.lexists(place.store.location)
+    with undone(place.store), staged.announced(plan):
+        edits = _Blocks.of(data, plan, (0,) * data.ndim).stage()
+        return api.array(StagedChunks(data.shape, data.dtype, edits), path, **arguments)
+
+
+def stage_together(
+    parts: Sequence[tuple[Any, Target, Sequence[int]]],
+) -> list[tuple[Edit, ...]]:
+    """Stage arrays of Dask, each at a place of its target, by one computation.
+
+    Chunks that are cut are merged with the state at hand: the caller sees to it that the state is
+    the same when the edits are published.
+    """
+    blocks = [_Blocks.of(data, plan, starts) for data, plan, starts in parts]
+    return [_edits(made) for made in _dask().compute(*(each.staging() for each in blocks))]
+
+
+@contextmanager
+def undone(store: Store) -> Iterator[None]:
+    """Remove what was staged in a store if a block fails, and the folder if it was made by it."""
+    created = isinstance(store, LocalStore) and not os.path.lexists(store.root)
     try:
-        with staged.announced(plan):
-            edits = _Blocks.of(data, plan, (0,) * data.ndim).stage(plan)
-            return api.array(StagedChunks(data.shape, data.dtype, edits), path, **arguments)
+        yield
     except BaseException:
-        if isinstance(place.store, LocalStore):
-            place.store.recover()
+        if isinstance(store, LocalStore):
+            store.recover()
             if created:
-                remove_folder(place.store.root)
+                remove_folder(store.root)
         raise
 
 
@@ -258,6 +277,7 @@ class _Blocks:
     """An array of Dask or cubed in blocks of whole chunks of a target, and where each begins."""
 
     data: Any
+    plan: Target
     bounds: tuple[tuple[int, ...], ...]
     """The starts of the blocks of each axis in the target, and the end of the last one."""
 
@@ -267,7 +287,7 @@ class _Blocks:
         chunks = staged.aligned(plan, starts, data.chunks)
         if chunks != data.chunks:
             # cubed has blocks of one shape.
-            data = data.rechunk(chunks if _is_dask(data) else tuple(axis[0] for axis in chunks))
+            data = data.rechunk(chunks if is_dask(data) else tuple(axis[0] for axis in chunks))
             if staged.aligned(plan, starts, data.chunks) != data.chunks:
                 raise UnsupportedError(
                     f"blocks {data.chunksize} from {tuple(starts)} on cut chunks of the target: "
@@ -277,27 +297,37 @@ class _Blocks:
             tuple(itertools.accumulate(axis, initial=start))
             for start, axis in zip(starts, data.chunks, strict=True)
         )
-        return cls(data, tuple(bounds))
+        return cls(data, plan, tuple(bounds))
 
-    def boxes(self) -> Iterator[Box]:
-        """Yield the place of each block in the target."""
+    def replaces(self) -> bool:
+        """Return whether every block is made of whole chunks of the target."""
         pairs = [list(itertools.pairwise(axis)) for axis in self.bounds]
-        return (tuple(itertools.starmap(slice, box)) for box in itertools.product(*pairs))
+        boxes = (tuple(itertools.starmap(slice, box)) for box in itertools.product(*pairs))
+        return all(staged.replaces(self.plan, box) for box in boxes)
 
-    def stage(self, plan: Target) -> tuple[Edit, ...]:
+    def stage(self) -> tuple[Edit, ...]:
         """Have all blocks staged, and return the edits that publish them."""
-        chunks = tuple((1,) * len(axis) for axis in self.data.chunks)
-        task = _StageTask(plan, self.bounds)
-        if _is_dask(self.data):
-            meta = np.empty((0,) * self.data.ndim, object)
-            made = self.data.map_blocks(task, chunks=chunks, dtype=object, meta=meta).compute()
-            return tuple(itertools.chain.from_iterable(np.asarray(made, object).flat))
-        with _parts(plan.store.location, None) as records:
+        if is_dask(self.data):
+            return _edits(self.staging().compute())
+        with _parts(self.plan.store.location, None) as records:
             import cubed
 
-            recorded = _RecordingTask(task, str(records))
-            cubed.map_blocks(recorded, self.data, dtype=np.int8, chunks=chunks).compute()
+            task = _RecordingTask(_StageTask(self.plan, self.bounds), str(records))
+            cubed.map_blocks(task, self.data, dtype=np.int8, chunks=self._ones()).compute()
             return tuple(_read_records(records))
+
+    def staging(self) -> Any:
+        """Return an array of Dask that is computed by staging all blocks; its items are edits."""
+        task = _StageTask(self.plan, self.bounds)
+        meta = np.empty((0,) * self.data.ndim, object)
+        return self.data.map_blocks(task, chunks=self._ones(), dtype=object, meta=meta)
+
+    def _ones(self) -> tuple[tuple[int, ...], ...]:
+        return tuple((1,) * len(axis) for axis in self.data.chunks)
+
+
+def _edits(made: Any) -> tuple[Edit, ...]:
+    return tuple(itertools.chain.from_iterable(np.asarray(made, object).flat))
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,16 +376,12 @@ def _read_records(folder: Path) -> Iterator[Edit]:
             yield kinds[edit.pop("kind")](**edit)
 
 
-def _store_serially(
-    data: Any, target: Array, shape: tuple[int, ...], starts: tuple[int, ...]
-) -> None:
+def _store_serially(data: Any, target: Array, starts: tuple[int, ...]) -> None:
     """Store an array where chunks are no files: compute it to a temporary array, then copy it."""
     with _parts(target.path, None) as parts:
         found = to_ingot(data, parts / "array.zarr")
         assert isinstance(found, Array)
         with target.transaction():
-            if shape != target.shape:
-                target.resize(shape)
             for key, block in found.blocks():
                 target[_moved(key, starts)] = block
 
@@ -422,13 +448,14 @@ def _version(opened: Array) -> int | None:
     return read_versioned(opened._handle.store, lambda view: None)[1]
 
 
-def _is_dask(data: Any) -> bool:
-    return bool(_dask().is_dask_collection(data))
+def is_dask(data: Any) -> bool:
+    """Return whether data is a collection of Dask."""
+    return hasattr(data, "__dask_graph__")
 
 
 def _is_array(data: Any) -> bool:
     """Return whether data is an array of Dask or cubed: both have chunks, data frames do not."""
-    return hasattr(data, "chunks") and hasattr(data, "map_blocks" if _is_dask(data) else "plan")
+    return hasattr(data, "chunks") and hasattr(data, "map_blocks" if is_dask(data) else "plan")
 
 
 @dataclass(frozen=True, slots=True)

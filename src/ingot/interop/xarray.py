@@ -10,11 +10,12 @@ import base64
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xarray import Dataset, DataTree, Variable
+from xarray import Dataset, DataTree, Variable, register_dataset_accessor
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
@@ -27,11 +28,12 @@ from ingot.containers.ragged import Ragged
 from ingot.containers.resolve import detect_dataset
 from ingot.containers.table import Table
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, LockedError, MemberError
+from ingot.errors import ArgumentError, FormatError, IngotError, LockedError, MemberError
+from ingot.interop.xarray_writing import Mode, write
 from ingot.options import Options
 from ingot.stores.store import Store
 
-__all__ = ["IngotBackendEntrypoint", "IngotDataStore", "LazyArray", "LazyItems"]
+__all__ = ["IngotAccessor", "IngotBackendEntrypoint", "IngotDataStore", "LazyArray", "LazyItems"]
 
 Node: TypeAlias = "Array | Group | Ragged | Table"
 
@@ -180,6 +182,61 @@ class IngotDataStore(AbstractDataStore):  # type: ignore[misc]
         return {}
 
 
+@register_dataset_accessor("ingot")
+class IngotAccessor:
+    """What `ds.ingot` is: a dataset of xarray that Ingot stores. Importing the module adds it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def to(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: Mode = "w-",
+        append_dim: str | None = None,
+        region: Mapping[str, slice] | None = None,
+        encoding: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """Store the dataset, in Zarr version 3; readers see all of it or nothing.
+
+        Every call is one commit. A dataset that exists is an error with the mode "w-", is replaced
+        with "w", and gets further variables with "a". `append_dim` is the dimension along which
+        values are appended, to all variables that have it; `region` has slices of dimensions that
+        are overwritten. Both need a dataset that exists, and encode values as those in it are
+        encoded. Variables of Dask are staged by the workers. `encoding` has, by variable, what the
+        CF conventions know, and "chunks", "shards", "codec", "fill_value" and "order".
+
+        >>> import tempfile
+        >>> import xarray as xr
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> heat = xr.Dataset({"heat": (("hour", "place"), [[20.5, 21.0]])})
+        >>> heat.ingot.to(folder.name + "/heat.zarr")
+        >>> heat.ingot.to(folder.name + "/heat.zarr", append_dim="hour")
+        >>> heat.ingot.to(folder.name + "/heat.zarr", region={"hour": slice(1, 2)})
+        >>> xr.open_dataset(folder.name + "/heat.zarr", engine=IngotBackendEntrypoint).sizes["hour"]
+        2
+        >>> folder.cleanup()
+        """
+        if append_dim is not None and region is not None:
+            raise ArgumentError("append_dim and region exclude each other")
+        if mode not in ("w-", "w", "a"):
+            raise ArgumentError(f"mode is {mode!r}, not 'w-', 'w' or 'a'")
+        changes = append_dim is not None or region is not None or (mode == "a" and _exists(path))
+        opening = partial(IngotBackendEntrypoint().open_dataset, path, options=options)
+        write(
+            self._dataset,
+            path,
+            open_existing=opening if changes else None,
+            mode=mode,
+            append_dim=append_dim,
+            region=region,
+            encoding=encoding or {},
+            options=options or Options(),
+        )
+
+
 class LazyArray(BackendArray):  # type: ignore[misc]
     """An array that xarray reads selections of.
 
@@ -299,6 +356,10 @@ class LazyItems(BackendArray):  # type: ignore[misc]
             )
         objects: NDArray[Any] = values.astype(object, copy=False)[dropped]
         return objects
+
+
+def _exists(path: str | os.PathLike[str]) -> bool:
+    return detect_dataset(os.fspath(path)) is not None
 
 
 def _opened(path: Any, group: str | None, options: Options | None) -> Node:

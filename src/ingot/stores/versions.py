@@ -36,6 +36,7 @@ __all__ = [
     "WriteTurn",
     "announce_staging",
     "copied",
+    "current_number",
     "discard",
     "hand_over",
     "is_switching",
@@ -225,6 +226,18 @@ def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Resul
                 return result, before if view is store else NO_VERSION
     with states.pin() as view:
         return read(view), NO_VERSION
+
+
+def current_number(store: Store) -> int | None:
+    """Return the version number of a store now; None where it has no versions.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore()
+    >>> current_number(store) == settled_number(store)
+    True
+    """
+    states = versioned(store)
+    return None if states is None else version_number(states.version())
 
 
 def settled_number(store: Store, durability: Durability = "full") -> int | None:

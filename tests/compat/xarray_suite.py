@@ -1,0 +1,23 @@
+"""The store class on which xarray's own tests of storage are run; see `test_xarray_suite`."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import xarray
+from xarray.tests.test_backends import CFEncodedBase
+
+from ingot.interop.xarray import IngotBackendEntrypoint
+
+
+class TestIngot(CFEncodedBase):  # type: ignore[misc]
+    """Datasets are stored by `ds.ingot.to` and opened by the engine."""
+
+    def save(self, dataset: Any, path: Any, **settings: Any) -> None:
+        settings.pop("unlimited_dims", None)
+        dataset.ingot.to(path, **settings)
+
+    @contextlib.contextmanager
+    def open(self, path: Any, **settings: Any) -> Iterator[Any]:
+        with xarray.open_dataset(path, engine=IngotBackendEntrypoint, **settings) as dataset:
+            yield dataset
