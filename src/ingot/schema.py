@@ -346,6 +346,14 @@ class RaggedSchema:
         """The number of packs, where packs are regular."""
         return -(-self.length // self.pack_items)
 
+    def regular_bounds(self) -> NDArray[np.int64]:
+        """Return the first item of each regular pack, and the number of items at the end.
+
+        >>> RaggedSchema(10, ItemKind("utf8"), 4, None).regular_bounds()
+        array([ 0,  4,  8, 10])
+        """
+        return np.append(np.arange(0, self.length, self.pack_items, dtype=np.int64), self.length)
+
     @property
     def nbytes(self) -> int:
         """The bytes of an array of the items, without their contents."""

@@ -11,12 +11,16 @@ from ingot.formats.blsk import array as blsk_array
 from ingot.stores import MemoryStore, Store
 from ingot.testing import Scenario, prove
 from tests.crash.arrays import Operation, assign, numbered, scenario, scenarios
-from tests.crash.table_scenarios import append, nested, table, transact
+from tests.crash.table_scenarios import append, nested, retype, table, texts, transact
 
 ARRAYS = scenarios(format="blsk", superchunksize=2)
 _table = partial(table, format="blsk")
 
 TABLES: dict[str, Scenario] = {
+    "append text, which refits packs": _table(
+        3, lambda found: found.append({"a": [7], "b": ["x" * 20_000]}), start=texts, chunks="auto"
+    ),
+    "retype": _table(2, retype, start=lambda rows: {"a": np.array(["ab", "c"])}),
     "append": _table(6, append(1)),
     "append to nothing": _table(0, append(3)),
     "append, append": _table(3, append(1), append(1, 200)),

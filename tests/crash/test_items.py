@@ -47,9 +47,10 @@ def registered() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_crash_leaves_a_committed_state(name: str) -> None:
+@pytest.mark.parametrize("format", ["toytable", "bcolz", "blsk"])
+def test_every_crash_leaves_a_committed_state(format: str, name: str) -> None:
     rows, change = CHANGES[name]
-    scenario = table(rows, change, chunks=2, start=items, format="toytable")
+    scenario = table(rows, change, chunks=2, start=items, format=format)
     proof = prove(scenario, contents=4)
     assert proof.faults == []
     assert set(proof.states.values()) == {0, 1}

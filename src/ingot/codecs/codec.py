@@ -449,8 +449,7 @@ class CodecChain:
         Otherwise it may be read-only and share memory with `data`.
         """
         specs = self._specs(spec)
-        sizes = self._sizes(specs[-1], limit)
-        data = self._decompressed(data, sizes, limit)
+        data = self._decompressed(data, self._sizes(specs[-1], limit), limit)
         array = self.serializer.decode(data, specs[-1])
         for stage, decoded in zip(reversed(self.filters), reversed(specs[:-1]), strict=True):
             array = stage.decode(array, decoded)
@@ -460,6 +459,10 @@ class CodecChain:
             raise ArgumentError(f"out is {out.dtype}{out.shape}, not {spec.dtype}{spec.shape}")
         out[...] = array
         return out
+
+    def serialized(self, data: Buffer, spec: ChunkSpec, *, limit: int = CHUNK_LIMIT) -> Buffer:
+        """Return what the serializer made of the items of a chunk, given its stored bytes."""
+        return self._decompressed(data, self._sizes(self._specs(spec)[-1], limit), limit)
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the same coding for the native kernel, or None if only Python has it."""

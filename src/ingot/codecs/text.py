@@ -30,8 +30,17 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.fields import FieldReader, shown
+from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
 
-__all__ = ["Json2", "VlenArray", "VlenBytes", "VlenUtf8", "shaped_array", "shaped_list"]
+__all__ = [
+    "Json2",
+    "VlenArray",
+    "VlenBytes",
+    "VlenSerializer",
+    "VlenUtf8",
+    "shaped_array",
+    "shaped_list",
+]
 
 Array = NDArray[Any]
 
@@ -41,13 +50,36 @@ _PLAIN_KINDS: Final = "biufcSU"
 _ENCODINGS: Final = ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32")
 
 
+class VlenSerializer(Serializer):
+    """The three ``vlen`` layouts, whose items can be read as one value."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> ItemKind:
+        """What the items are."""
+        raise NotImplementedError
+
+    def items(self, data: Buffer, count: int) -> RaggedArray:
+        """Return `count` items; no object is made for their values.
+
+        >>> VlenUtf8().items(VlenUtf8().encode(np.array(["ape", ""])), 2).to_list()
+        ['ape', '']
+        """
+        found = list(_unpack(self.name, data, count))
+        lengths = np.fromiter(map(len, found), np.int64, count)
+        values = np.frombuffer(b"".join(found), np.uint8)
+        return RaggedArray.checked(self.kind, offsets_of(lengths), values, None, self.name)
+
+
 @register
 @dataclass(frozen=True, slots=True)
-class VlenUtf8(Serializer):
+class VlenUtf8(VlenSerializer):
     """Text of any length."""
 
     name: ClassVar[str] = "vlen-utf8"
     holds: ClassVar[DType | None] = dtypes.TEXT
+    kind: ClassVar[ItemKind] = UTF8
 
     @classmethod
     def parse(cls, fields: FieldReader) -> Self:
@@ -74,11 +106,12 @@ class VlenUtf8(Serializer):
 
 @register
 @dataclass(frozen=True, slots=True)
-class VlenBytes(Serializer):
+class VlenBytes(VlenSerializer):
     """Bytes of any length."""
 
     name: ClassVar[str] = "vlen-bytes"
     holds: ClassVar[DType | None] = _OBJECT
+    kind: ClassVar[ItemKind] = BYTES
 
     @classmethod
     def parse(cls, fields: FieldReader) -> Self:
@@ -101,7 +134,7 @@ class VlenBytes(Serializer):
 
 @register
 @dataclass(frozen=True, slots=True)
-class VlenArray(Serializer):
+class VlenArray(VlenSerializer):
     """Rows of any length, all of one type."""
 
     name: ClassVar[str] = "vlen-array"
@@ -116,6 +149,11 @@ class VlenArray(Serializer):
             raise fields.wrong("dtype", dtype.str, "a type of fixed size")
         fields.finish()
         return cls(dtype)
+
+    @property
+    def kind(self) -> ItemKind:
+        """What the items are: rows of the type."""
+        return ItemKind("list", self.dtype)
 
     def serialized_size(self, spec: ChunkSpec) -> None:
         """Raise unless items are objects."""

@@ -56,11 +56,12 @@ from ingot.stores.versions import NO_VERSION, read_versioned
 if TYPE_CHECKING:
     import uuid
 
-    from ingot.containers import sharding
+    from ingot.containers import ragged, sharding
     from ingot.containers import survey as surveys
     from ingot.interop import matplotlib
 else:
     uuid = deferred("uuid")
+    ragged = deferred("ingot.containers.ragged")
     sharding = deferred("ingot.containers.sharding")
     surveys = deferred("ingot.containers.survey")
     matplotlib = deferred("ingot.interop.matplotlib")
@@ -404,6 +405,22 @@ class Array(Dataset[Engine]):
             engine = self._handle.value
             node = ArrayNode(engine.chunks)
             sharding.split(self._format, node, count, path, engine.options)
+
+    def ragged(self) -> "ragged.Ragged":
+        """Return an array of text, bytes or rows of several lengths as an `ingot.Ragged`.
+
+        The array has one axis, and one of the layouts ``vlen-utf8``, ``vlen-bytes`` and
+        ``vlen-array`` of Zarr. Items are read without a Python object for each, and follow the
+        changes of the array; they are only read.
+
+        >>> import numpy as np
+        >>> import ingot
+        >>> array = ingot.array(np.array(["ape", "bee"], "T"), format="zarr3")
+        >>> words = array.ragged()
+        >>> words.kind, list(words), words.to_arrow().type
+        ('utf8', ['ape', 'bee'], DataType(large_string))
+        """
+        return ragged.of_array(self._format, self._handle, path=self._path)
 
     # Changing ------------------------------------------------------------------------------------
 

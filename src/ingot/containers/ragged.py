@@ -20,7 +20,9 @@ from ingot.dtypes import DType
 from ingot.engine import ragged
 from ingot.engine.explain import Explanation
 from ingot.engine.ragged import RaggedEngine
+from ingot.engine.run import Engine
 from ingot.errors import ArgumentError, FormatError, SelectionError, UnsupportedError
+from ingot.formats.chunk_items import ChunkItemsMap
 from ingot.formats.format import Documents, Format, RaggedNode, compactable_ragged, is_current
 from ingot.interop import arrow
 from ingot.options import Options
@@ -29,7 +31,7 @@ from ingot.selection import evaluated
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import NO_VERSION
 
-__all__ = ["Ragged", "ragged_handle"]
+__all__ = ["Ragged", "of_array", "ragged_handle"]
 
 # Counting the packs of more takes too long for a display.
 _MOST_COUNTED: Final = 10_000
@@ -146,7 +148,9 @@ class Ragged(Dataset[RaggedEngine]):
         (['shard-00000/', 'shard-00001/', 'shards.json'], ['ape', 'bee', 'cat'])
         """
         if isinstance(self._handle, PartHandle):
-            raise UnsupportedError("a column is cut into shards with the table that it is part of")
+            raise UnsupportedError(
+                "items that are part of another dataset are cut into shards with it"
+            )
         with self.snapshot():
             engine = self._handle.value
             node = RaggedNode(engine.packs)
@@ -277,7 +281,7 @@ class Ragged(Dataset[RaggedEngine]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self._handle, PartHandle):
-            raise UnsupportedError("a column of items is pickled with the table that it is part of")
+            raise UnsupportedError("items that are part of another dataset are pickled with it")
         engine = self._handle.value
         place = self._handle.store, engine.packs.path
         return _reopened, (self._format, *place, self._path, self._mode, engine.options)
@@ -300,6 +304,21 @@ class Ragged(Dataset[RaggedEngine]):
             attrs = dict(turn.value.packs.schema.attrs)
             yield attrs
             turn.commit(*ragged.described(turn.value, attrs))
+
+
+def of_array(format: Format, handle: HandleProtocol[Engine], *, path: str | None) -> Ragged:
+    """Return the items of an array as a sequence, which is only read."""
+
+    def find(engine: Engine) -> RaggedEngine:
+        return RaggedEngine(ChunkItemsMap.of(engine.chunks), engine.options)
+
+    def put(engine: Engine, items: RaggedEngine, commit: Commit) -> tuple[Engine, Commit]:
+        raise UnsupportedError("items of an array are only read; change the array")
+
+    found: Ragged = Ragged(format, PartHandle(handle, find, put), path=path, mode="r")
+    # An array of other items is refused now, not at the first read.
+    len(found)
+    return found
 
 
 def ragged_handle(

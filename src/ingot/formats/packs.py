@@ -434,8 +434,7 @@ class RegularPacks:
 
     def bounds(self) -> NDArray[np.int64]:
         """Return the first item of each pack, and the number of items at the end."""
-        starts = np.arange(0, self.schema.length, self.schema.pack_items)
-        return np.append(starts, self.schema.length)
+        return self.schema.regular_bounds()
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of packs; b"" for those that are not stored."""

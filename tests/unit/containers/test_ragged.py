@@ -545,5 +545,5 @@ def test_a_table_in_a_folder_is_pickled_by_its_path(tmp_path: Any) -> None:
     again = pickle.loads(pickle.dumps(table))
     assert again["word"][:].tolist() == WORDS
     assert again["word"].path == f"{tmp_path / 't'}/word"
-    with pytest.raises(UnsupportedError, match="pickled with the table"):
+    with pytest.raises(UnsupportedError, match="part of another dataset are pickled with it"):
         pickle.dumps(table["word"])
