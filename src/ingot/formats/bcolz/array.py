@@ -11,7 +11,7 @@ in the last chunk, do not count. An append writes chunks first and the number la
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.keys import all_removals, stored_difference
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "NO_ATTRS",
     "ArrayDocuments",
     "BcolzColumnMap",
+    "BcolzFolder",
     "BcolzMap",
     "DamagedAttributes",
     "StoredAttributes",
@@ -101,15 +102,91 @@ def template_of(path: str) -> KeyTemplate:
     return KeyTemplate(f"{prefix(path)}data/__", suffix=".blp", leading=1)
 
 
+class FolderMetadata(Protocol):
+    """The metadata of what lies in a folder, as its map needs them."""
+
+    @property
+    def schema(self) -> ArraySchema | RaggedSchema:
+        """What lies in the folder."""
+        ...
+
+    def described(self, attrs: Mapping[str, Any]) -> Self:
+        """Return the metadata with other attributes."""
+        ...
+
+
+Metadata = TypeVar("Metadata", bound=FolderMetadata)
+
+
 @dataclass(frozen=True, slots=True)
-class BcolzMap:
-    """The chunks of one array, each in its own file; no chunk may be absent."""
+class BcolzFolder(Generic[Metadata]):
+    """A folder with documents, and files that are numbered: an array, or variable-length items."""
 
     store: Store
-    metadata: BcolzMetadata
+    metadata: Metadata
     path: str = ""
     found: ArrayDocuments = field(default=ArrayDocuments(), compare=False, repr=False)
     """The documents that the map was read from, or that its commit writes."""
+
+    @property
+    def file_count(self) -> int:
+        """The number of files in ``data``."""
+        raise NotImplementedError
+
+    @property
+    def template(self) -> KeyTemplate:
+        """How keys follow from coordinates: only the first axis has more than one file."""
+        return template_of(self.path)
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the folder, by key."""
+        start = prefix(self.path)
+        storage, sizes, attrs = self.found
+        documents = {start + STORAGE: storage, start + SIZES: sizes}
+        # Attributes that are read anew whenever they are asked for cannot be out of date.
+        if not isinstance(self.metadata.schema.attrs, StoredAttributes):
+            documents[start + ATTRS] = attrs
+        return documents
+
+    def described(self, attrs: Mapping[str, Any]) -> tuple[Self, Commit]:
+        """Return the map with other attributes."""
+        data = pack_attrs(attrs)
+        metadata, documents = self.metadata.described(attrs), self.found._replace(attrs=data)
+        commit = Commit(publish=(Put(self._key(ATTRS), data),))
+        return replace(self, metadata=metadata, found=documents), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes all that lies in the folder."""
+        start = prefix(self.path)
+        files = all_removals(self.store, self.template, (self.file_count,))
+        documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
+        return Commit(publish=documents, cleanup=(*files, Delete(f"{start}data/{KEEP}")))
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the folder: of its documents, and of all files."""
+        yield from (self._key(name) for name in (STORAGE, SIZES, ATTRS))
+        yield self._key(f"data/{KEEP}")
+        for number in range(self.file_count):
+            yield self.template.key((number,))
+
+    def moved(self, path: str) -> Self:
+        """Return the map of the same data in another folder."""
+        return replace(self, path=path, metadata=self._with_attributes_of(self.store, path))
+
+    def _with_attributes_of(self, store: Store, path: str) -> Metadata:
+        """Return the metadata; attributes that are read when they are asked for come from there."""
+        if not isinstance(self.metadata.schema.attrs, StoredAttributes):
+            return self.metadata
+        return self.metadata.described(StoredAttributes(store, path))
+
+    def _key(self, name: str) -> str:
+        return prefix(self.path) + name
+
+
+@dataclass(frozen=True, slots=True)
+class BcolzMap(BcolzFolder[BcolzMetadata]):
+    """The chunks of one array, each in its own file; no chunk may be absent."""
 
     @property
     def schema(self) -> ArraySchema:
@@ -117,20 +194,9 @@ class BcolzMap:
         return self.metadata.schema
 
     @property
-    def template(self) -> KeyTemplate:
-        """How keys follow from coordinates: only the first axis has more than one chunk."""
-        return template_of(self.path)
-
-    @property
-    def documents(self) -> Documents:
-        """The documents of the array, by key."""
-        start = prefix(self.path)
-        storage, sizes, attrs = self.found
-        documents = {start + STORAGE: storage, start + SIZES: sizes}
-        # Attributes that are read anew whenever they are asked for cannot be out of date.
-        if not isinstance(self.schema.attrs, StoredAttributes):
-            documents[start + ATTRS] = attrs
-        return documents
+    def file_count(self) -> int:
+        """The number of chunks."""
+        return self.schema.grid.counts[0]
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each is a whole file, with head and trailer."""
@@ -196,37 +262,6 @@ class BcolzMap:
             cleanup = tuple(Delete(template.key(coords)) for coords in found)
         after = type(self)(self.store, metadata, self.path, documents)
         return after, Commit(prepare, publish, cleanup)
-
-    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzMap, Commit]":
-        """Return the map with other attributes."""
-        data = pack_attrs(attrs)
-        metadata, documents = self.metadata.described(attrs), self.found._replace(attrs=data)
-        commit = Commit(publish=(Put(self._key(ATTRS), data),))
-        return replace(self, metadata=metadata, found=documents), commit
-
-    def removed(self) -> Commit:
-        """Return the commit that removes the array."""
-        template, start = self.template, prefix(self.path)
-        chunks = all_removals(self.store, template, self.schema.grid.counts)
-        documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
-        return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{KEEP}")))
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of the array: of its documents, and of all of its chunks."""
-        yield from (self._key(name) for name in (STORAGE, SIZES, ATTRS))
-        yield self._key(f"data/{KEEP}")
-        for number in range(self.schema.grid.counts[0]):
-            yield self.template.key((number,))
-
-    def moved(self, path: str) -> "BcolzMap":
-        """Return the map of the same array in another folder."""
-        metadata = self.metadata
-        if isinstance(self.schema.attrs, StoredAttributes):
-            metadata = metadata.described(StoredAttributes(self.store, path))
-        return replace(self, path=path, metadata=metadata)
-
-    def _key(self, name: str) -> str:
-        return prefix(self.path) + name
 
 
 @dataclass(frozen=True, slots=True)

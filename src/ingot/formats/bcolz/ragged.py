@@ -6,8 +6,8 @@ fewer. The number of items in ``meta/sizes`` is what a commit switches, as for a
 writes packs first and the number last. bcolz does not know such folders.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,11 +28,10 @@ from ingot.formats.bcolz.array import (
     ATTRS,
     KEEP,
     ArrayDocuments,
-    StoredAttributes,
+    BcolzFolder,
     pack_attrs,
     parse_attrs,
     read_documents,
-    template_of,
 )
 from ingot.formats.bcolz.chunk_file import PackFiles
 from ingot.formats.bcolz.metadata import (
@@ -50,19 +49,17 @@ from ingot.formats.bcolz.metadata import (
     without_identity,
 )
 from ingot.formats.format import (
-    Documents,
-    KeyTemplate,
     Locations,
     RaggedNode,
     RaggedRequest,
     Splice,
 )
-from ingot.formats.keys import all_removals, removals
+from ingot.formats.keys import removals
 from ingot.formats.packs import LENGTH, RegularPacks, check_rows, pack_codec, spliced_length
 from ingot.formats.paths import prefix
 from ingot.ragged_array import ItemKind
 from ingot.schema import RaggedSchema
-from ingot.stores.store import Commit, Delete, Edit, Put, Store
+from ingot.stores.store import Commit, Edit, Put, Store
 
 __all__ = [
     "BcolzRaggedColumnMap",
@@ -247,14 +244,9 @@ def _parse_storage(data: bytes, where: str) -> ItemStorage:
 
 
 @dataclass(frozen=True, slots=True)
-class BcolzRaggedMap(RegularPacks):
+class BcolzRaggedMap(RegularPacks, BcolzFolder[ItemsMetadata]):
     """The packs of variable-length items, each in its own file; no pack may be absent."""
 
-    store: Store
-    metadata: ItemsMetadata
-    path: str = ""
-    found: ArrayDocuments = field(default=ArrayDocuments(), compare=False, repr=False)
-    """The documents that the map was read from, or that its commit writes."""
     refitted: bool = False
     """Whether the length of packs changed, which the next commit stores."""
 
@@ -264,20 +256,9 @@ class BcolzRaggedMap(RegularPacks):
         return self.metadata.schema
 
     @property
-    def template(self) -> KeyTemplate:
-        """How the keys of packs follow from their numbers."""
-        return template_of(self.path)
-
-    @property
-    def documents(self) -> Documents:
-        """The documents of the items, by key."""
-        start = prefix(self.path)
-        storage, sizes, attrs = self.found
-        documents = {start + STORAGE: storage, start + SIZES: sizes}
-        # Attributes that are read anew whenever they are asked for cannot be out of date.
-        if not isinstance(self.schema.attrs, StoredAttributes):
-            documents[start + ATTRS] = attrs
-        return documents
+    def file_count(self) -> int:
+        """The number of packs."""
+        return self.schema.pack_count
 
     def locate(self, numbers: NDArray[np.int64]) -> Locations:
         """Return where packs lie: each is a whole file."""
@@ -328,20 +309,6 @@ class BcolzRaggedMap(RegularPacks):
         after = replace(self, metadata=metadata, found=found, refitted=False)
         return after, Commit(tuple(ahead), tuple(exchanged), gone)
 
-    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzRaggedMap, Commit]":
-        """Return the map with other attributes."""
-        data = pack_attrs(attrs)
-        metadata, documents = self.metadata.described(attrs), self.found._replace(attrs=data)
-        commit = Commit(publish=(Put(self._key(ATTRS), data),))
-        return replace(self, metadata=metadata, found=documents), commit
-
-    def removed(self) -> Commit:
-        """Return the commit that removes the items."""
-        start = prefix(self.path)
-        packs = all_removals(self.store, self.template, (self.schema.pack_count,))
-        documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
-        return Commit(publish=documents, cleanup=(*packs, Delete(f"{start}data/{KEEP}")))
-
     def reopened(self, store: Store) -> "BcolzRaggedMap":
         """Return the map of the same items in their current state in `store`."""
         (found,) = read_documents(store, [self.path])
@@ -351,27 +318,7 @@ class BcolzRaggedMap(RegularPacks):
 
     def rebound(self, store: Store) -> "BcolzRaggedMap":
         """Return the same map of another store."""
-        metadata = self.metadata
-        if isinstance(self.schema.attrs, StoredAttributes):
-            metadata = metadata.described(StoredAttributes(store, self.path))
-        return replace(self, store=store, metadata=metadata)
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of the items: of their documents, and of all packs."""
-        yield from (self._key(name) for name in (STORAGE, SIZES, ATTRS))
-        yield self._key(f"data/{KEEP}")
-        for number in range(self.schema.pack_count):
-            yield self.template.key((number,))
-
-    def moved(self, path: str) -> "BcolzRaggedMap":
-        """Return the map of the same items in another folder."""
-        metadata = self.metadata
-        if isinstance(self.schema.attrs, StoredAttributes):
-            metadata = metadata.described(StoredAttributes(self.store, path))
-        return replace(self, path=path, metadata=metadata)
-
-    def _key(self, name: str) -> str:
-        return prefix(self.path) + name
+        return replace(self, store=store, metadata=self._with_attributes_of(store, self.path))
 
 
 @dataclass(frozen=True, slots=True)
