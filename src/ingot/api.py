@@ -39,7 +39,7 @@ from ingot.formats.format import (
     TableNode,
     UntypedFormat,
 )
-from ingot.options import Options
+from ingot.options import Options, given_options
 from ingot.stores import Commit, Store
 from ingot.stores.versions import writing
 
@@ -98,7 +98,7 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ArgumentError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    options, writable = options or _OPTIONS, mode == "r+"
+    options, writable = given_options(options), mode == "r+"
     if writable and options.damaged == "fill":
         # A change would store the fill value, and hide the damage.
         raise ArgumentError("damaged='fill' is for reading, in mode 'r'")
@@ -210,7 +210,7 @@ def group(
     >>> root.array("a/b", [1, 2])[0]
     np.int64(1)
     """
-    options = options or _OPTIONS
+    options = given_options(options)
     address = None if path is None else with_settings(path, options.storage)
     place, chosen, inner = resolve_new(address, format, Kind.GROUP, _DEFAULT)
     assert isinstance(chosen, GroupFormat)
@@ -255,7 +255,7 @@ def table(
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
-    options = options or _OPTIONS
+    options = given_options(options)
     address = None if path is None else with_settings(path, options.storage)
     place, chosen, inner = resolve_new(address, format, Kind.TABLE, _DEFAULT_TABLE)
     assert isinstance(chosen, TableFormat)
@@ -292,7 +292,7 @@ def ragged(
     >>> rows[0], rows[2], len(rows)
     (array([1, 2, 3], dtype=int32), None, 4)
     """
-    options = options or _OPTIONS
+    options = given_options(options)
     address = None if path is None else with_settings(path, options.storage)
     place, chosen, inner = resolve_new(address, format, Kind.RAGGED, _DEFAULT_RAGGED)
     spec = items_creation.RaggedSpec(items, kind, codec, attrs or {}, overwrite, options, layout)
@@ -340,7 +340,7 @@ def convert(
     (array([1.5, 1.6]), ('the table becomes a group of its columns',))
     >>> folder.cleanup()
     """
-    options = options or _OPTIONS
+    options = given_options(options)
     wanted = conversion_plan.Wanted(codec, chunks, layout, options)
     arguments: dict[str, Any] = {"overwrite": overwrite, "progress": progress, "verify": verify}
     given = source if isinstance(source, Dataset) else open(source, options=options)
@@ -363,7 +363,7 @@ def convert(
 
 
 def _created(path: Path | None, spec: ArraySpec, items: Items | None = None) -> Array:
-    storage = (spec.options or _OPTIONS).storage
+    storage = given_options(spec.options).storage
     address = None if path is None else with_settings(path, storage)
     place, chosen, inner = resolve_new(address, spec.format, Kind.ARRAY, _DEFAULT)
 

@@ -53,7 +53,7 @@ from ingot.formats.format import (
 from ingot.formats.keys import stored
 from ingot.formats.paths import joined
 from ingot.formats.registry import FORMATS, detect, detect_folder
-from ingot.options import Options
+from ingot.options import Options, given_options
 from ingot.stores import FileStore, LocalStore, Store, ZipStore
 from ingot.stores.store import Feature, is_staged
 from ingot.stores.versions import read_state, versioned
@@ -214,7 +214,7 @@ def check(
     >>> finding.file, finding.chunk, finding.lost
     ('c/1', (1,), 'items [50:100]')
     """
-    run = CheckRun(quick, progress, options or Options())
+    run = CheckRun(quick, progress, given_options(options))
     run.path(path)
     name = path.location if isinstance(path, Store) else os.fspath(path)
     return run.report(name)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
-from ingot.errors import ArgumentError
+from ingot.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["Limits", "Options", "parse_size", "without_secrets"]
+__all__ = ["Limits", "Options", "given_options", "parse_size", "without_secrets"]
 
 _DURABILITIES: Final = ("full", "process")
 _VERIFICATIONS: Final = ("first", "always", "never")
@@ -82,6 +82,10 @@ class Options:
     storage: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("threads", "cache_bytes"):
+            value = getattr(self, name)
+            if not isinstance(value, int | None) or (value is None and name != "threads"):
+                raise ArgumentTypeError(f"{name} is {value!r}, not a whole number")
         if self.threads is not None and self.threads < 1:
             raise ArgumentError(f"threads is {self.threads}, at least 1 is needed")
         if self.cache_bytes < 0:
@@ -114,6 +118,22 @@ class Options:
         return os.cpu_count() or 1
 
 
+def given_options(options: object) -> Options:
+    """Return the options that a caller gave: the defaults for None.
+
+    >>> given_options(None) == Options()
+    True
+    >>> given_options(5)
+    Traceback (most recent call last):
+    ingot.errors.ArgumentTypeError: options is 5, not an ingot.Options
+    """
+    if options is None:
+        return _DEFAULT
+    if not isinstance(options, Options):
+        raise ArgumentTypeError(f"options is {options!r}, not an ingot.Options")
+    return options
+
+
 def without_secrets(storage: Mapping[str, object]) -> dict[str, object]:
     """Return settings without those that may be credentials.
 
@@ -121,6 +141,9 @@ def without_secrets(storage: Mapping[str, object]) -> dict[str, object]:
     {'region': 'eu-1'}
     """
     return {name: value for name, value in storage.items() if not _SECRET.search(name)}
+
+
+_DEFAULT: Final = Options()
 
 
 def parse_size(text: str) -> int | None:

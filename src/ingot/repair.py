@@ -37,7 +37,7 @@ from ingot.formats.format import (
     TableNode,
 )
 from ingot.formats.paths import joined
-from ingot.options import Options
+from ingot.options import Options, given_options
 from ingot.stores import FileStore, LocalStore, Store, ZipStore
 from ingot.stores.store import Commit, Extent, Feature, Grown, Put
 from ingot.stores.versions import writing
@@ -77,7 +77,7 @@ def repair(
     >>> ingot.open(store)[98:]
     array([98, 99])
     """
-    chosen = options or Options()
+    chosen = given_options(options)
     before = CheckRun(False, None, chosen)
     before.path(path)
     ends = [*(start for _, start in before.roots[1:]), len(before.findings)]

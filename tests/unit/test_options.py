@@ -2,6 +2,7 @@
 
 import pytest
 
+import ingot
 from ingot.options import Limits, Options
 
 
@@ -30,3 +31,13 @@ def test_help_describes_every_field(kind: type) -> None:
     assert kind.__doc__ is not None
     for name in kind.__dataclass_fields__:  # type: ignore[attr-defined]
         assert f"- `{name}`: " in kind.__doc__
+
+
+def test_options_are_options() -> None:
+    with pytest.raises(ingot.errors.IngotError, match="options is 5"):
+        ingot.array([1], options=5)  # type: ignore[arg-type]
+    with pytest.raises(ingot.errors.IngotError, match="options is 5"):
+        ingot.check("nothing", options=5)  # type: ignore[arg-type]
+    for wrong in ({"threads": "x"}, {"cache_bytes": None}):
+        with pytest.raises(ingot.errors.IngotError, match="not a whole number"):
+            ingot.Options(**wrong)  # type: ignore[arg-type]

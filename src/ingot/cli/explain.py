@@ -5,8 +5,9 @@ from typing import Annotated
 import ingot
 from ingot.cli.arguments import Dataset, Json, parse_key, parse_names
 from ingot.cli.messages import usage
-from ingot.cli.output import print_json, print_pairs, print_table
+from ingot.cli.output import print_json, print_pairs, print_table, print_text
 from ingot.cli.parameters import Option
+from ingot.containers.table_explanation import HEADINGS
 from ingot.engine.explain import Explanation
 from ingot.errors import UnsupportedError
 
@@ -20,6 +21,9 @@ def explain(
     ] = "...",
     columns: Annotated[
         str | None, Option("-c", "--columns", help="Columns of a table, such as a,b.")
+    ] = None,
+    where: Annotated[
+        str | None, Option("-w", "--where", help="Rows of a table, such as 'a > 5'.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -40,20 +44,17 @@ def explain(
             return
         if not isinstance(dataset, ingot.Table):
             raise UnsupportedError(f"{path}: explain is for arrays and tables")
-        names = parse_names(columns) or [
-            name for name in dataset.names if isinstance(dataset[name], ingot.Array)
-        ]
-        costs = {name: dataset[name].explain(chosen) for name in names}
+        names = parse_names(columns)
+        if where is None:
+            costs = dataset.explain(chosen, names)
+        else:
+            rows = dataset.where(where)
+            costs = (rows if names is None else rows[names]).explain()
     if json:
-        found_all = {name: cost.to_dict() for name, cost in costs.items()}
-        print_json({"path": str(path), "columns": found_all})
+        print_json({"path": str(path), **costs.to_dict()})
         return
-    rows = [
-        (name, cost.chunks, cost.constants, _blocks(cost), cost.read, cost.nbytes)
-        for name, cost in costs.items()
-    ]
-    headings = ("column", "chunks", "constant", "blocks", "bytes to read", "bytes decoded")
-    print_table(headings, rows, left=["column"])
+    print_text(f"{costs.rows:,} of {costs.total:,} rows")
+    print_table(HEADINGS, costs.table(), left=["column"])
 
 
 def print_explanation(title: str, found: Explanation) -> None:
@@ -64,8 +65,3 @@ def print_explanation(title: str, found: Explanation) -> None:
     more = found.chunks - found.shown
     if more > 0:
         print(f"... and {more:,} more")
-
-
-def _blocks(cost: Explanation) -> str:
-    wanted, total = cost.blocks
-    return f"{wanted:,} of {total:,}"

@@ -36,7 +36,7 @@ from ingot.formats.format import (
 from ingot.formats.validity import valid_name
 from ingot.logical_types import CategoryType, LogicalArray
 from ingot.nullable_array import NullableArray
-from ingot.options import Options, parse_size
+from ingot.options import Options, given_options, parse_size
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
@@ -131,7 +131,7 @@ class ArraySpec:
         request = self.request(typed=has_typed_attributes(format))
         schema = format.design(request, **layout)
         spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-        limit = (self.options or Options()).limits.chunk_bytes
+        limit = given_options(self.options).limits.chunk_bytes
         if spec.nbytes > limit:
             raise LimitError(
                 f"chunks {schema.chunks} have {spec.nbytes} bytes, the limit is {limit}"
@@ -215,7 +215,7 @@ def _create_array(
 ) -> Array:
     check_layout(format, spec.layout)
     schema = spec.schema(format)
-    options = spec.options or Options()
+    options = given_options(spec.options)
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
         old, format.create(place.store, schema, place.inner, **spec.layout)[0]

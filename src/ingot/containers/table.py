@@ -41,6 +41,7 @@ from ingot.containers.ingest import (
 )
 from ingot.containers.ragged import Ragged
 from ingot.containers.sharding import Target, split
+from ingot.containers.table_explanation import TableExplanation, explained
 from ingot.containers.table_state import TableChange, TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
@@ -253,6 +254,26 @@ class Table(Dataset[TableState]):
         """
         return View(self._handle, expression, params=params, table=self)
 
+    def explain(
+        self, key: Any = ..., columns: str | Sequence[str] | None = None
+    ) -> TableExplanation:
+        """Return what reading some rows costs, without reading them, as a text to print.
+
+        `key` is what NumPy takes along one axis. Columns of variable-length items are left out.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": range(100), "b": range(100)}, chunks=10)
+        >>> found = table.explain(slice(5, 25), "a")
+        >>> found.rows, found.columns["a"].chunks
+        (20, 3)
+        """
+
+        def build(state: TableState) -> TableExplanation:
+            rows = view.numbered(state, slice(None) if key is ... else key)
+            return explained(state, view.selected(state, columns), rows)
+
+        return self._handle.read(build)
+
     def to_numpy(self) -> NDArray[np.void]:
         """Return all rows as an array of structures."""
         return View(self._handle).to_numpy()
@@ -424,22 +445,32 @@ class Table(Dataset[TableState]):
         self._writable()
         return Appender(self.append, rows=rows, seconds=seconds)
 
-    def update(self, where: object, values: Mapping[str, Any], *, nan_as_null: bool = False) -> int:
+    def update(
+        self,
+        where: object,
+        values: Mapping[str, Any],
+        *,
+        params: Mapping[str, Any] | None = None,
+        nan_as_null: bool = False,
+    ) -> int:
         """Set columns in some rows; return the number of rows.
 
-        `where` is an expression or a key of rows; a value is one for all rows, or one for each.
-        None is a null, and so is NaN with `nan_as_null`.
+        `where` is an expression, in which `params` has the values of parameters such as ``@first``,
+        or a key of rows; a value is one for all rows, or one for each. None is a null, and so is
+        NaN with `nan_as_null`.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3], "b": [10, 20, 30]})
         >>> table.update("a >= 2", {"b": [0, 1]}), table["b"][:]
         (2, array([10,  0,  1]))
+        >>> table.update("a == @this", {"b": 7}, params={"this": 1}), table["b"][0]
+        (1, np.int64(7))
         """
         handle = self._writable()
         given = flattened(columns_of(values), leaves=handle.value.leaves)
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
         items = fitted_values(given, layout, nan_as_null=nan_as_null)
-        key = view.evaluated(where)
+        key = view.evaluated(where, params)
         with handle.writing() as turn:
             rows = view.numbered(turn.value, key)
             now = view.layout_of(turn.value, tuple(given))
@@ -453,8 +484,10 @@ class Table(Dataset[TableState]):
                 turn.commit(turn.value, Commit())
             return len(rows)
 
-    def delete(self, where: object) -> int:
+    def delete(self, where: object, *, params: Mapping[str, Any] | None = None) -> int:
         """Remove some rows, by an expression or a key; return their number.
+
+        `params` has the values of parameters of the expression, such as ``@first``.
 
         The rows behind them move up: all rows after the first removed one are written again.
 
@@ -463,7 +496,7 @@ class Table(Dataset[TableState]):
         >>> table.delete("a % 2 == 0"), table["a"][:]
         (2, array([1, 3]))
         """
-        handle, key = self._writable(), view.evaluated(where)
+        handle, key = self._writable(), view.evaluated(where, params)
         with handle.writing() as turn:
             rows = np.asarray(view.numbered(turn.value, key), np.int64)
             if bool((rows[1:] <= rows[:-1]).any()):

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from ingot.containers.batches import read_batches
 from ingot.containers.display import Info, table_info, view_info
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
+from ingot.containers.table_explanation import TableExplanation, candidate_rows, explained
 from ingot.containers.table_state import ColumnValues, TableState, annotated
 from ingot.dtypes import DType
 from ingot.errors import (
@@ -27,7 +28,7 @@ from ingot.interop.arrow import BATCH_ROWS
 from ingot.logical_types import LogicalArray, LogicalKind, decoded, decoded_dtype
 from ingot.nullable_array import NullableArray
 from ingot.query import search
-from ingot.query.expr import Combine, Expression, spelled
+from ingot.query.expr import Combine, Expression, column_names, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
 from ingot.schema import ArraySchema, RaggedSchema
@@ -127,11 +128,49 @@ class View:
         """
         return self._handle.read(lambda state: self._read(state, columns, rows))
 
-    def __getitem__(self, key: str | Sequence[str]) -> Any:
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column, a view of some columns, or rows as structures, counted in the view.
+
+        >>> import ingot
+        >>> view = ingot.table({"a": [1, 2, 3, 4]}).where("a > 1")
+        >>> view["a"], view[-1].tolist(), view[:2].tolist()
+        (array([2, 3, 4]), (4,), [(2,), (3,)])
+        """
         if isinstance(key, str):
             found: dict[str, Any] = self.read(key)
             return found.get(key, found)
-        return View(self._handle, self._expression, key, mask=self._mask, table=self._table)
+        if isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key):
+            return View(self._handle, self._expression, key, mask=self._mask, table=self._table)
+
+        def build(state: TableState) -> Any:
+            rows = self._rows(state)
+            chosen = table_state.numbered(evaluated_key(key), len(rows))
+            numbers = np.asarray(rows, np.int64)[key_of(chosen)]
+            found = self._structures(numbers, state)
+            return found[0] if isinstance(key, int | np.integer) else found
+
+        return self._handle.read(build)
+
+    def explain(self) -> TableExplanation:
+        """Return what reading the view costs at most, without reading a row of it.
+
+        Rows that zone maps rule out cost nothing; whether the others match is not known before
+        they are read. The columns are those of the expression and of the view.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": range(100), "b": range(100)}, chunks=10)
+        >>> found = table.where("a >= 95")[["b"]].explain()
+        >>> found.rows, list(found.columns), found.columns["b"].chunks
+        (10, ['a', 'b'], 1)
+        """
+
+        def build(state: TableState) -> TableExplanation:
+            asked = () if self._expression is None else column_names(self._expression)
+            names = dict.fromkeys((*asked, *self._names(state)))
+            rows = candidate_rows(state, self._expression, self._mask)
+            return explained(state, tuple(names), rows)
+
+        return self._handle.read(build)
 
     def where(
         self, expression: "Where | NDArray[np.bool_]", *, params: Mapping[str, Any] | None = None
@@ -400,8 +439,11 @@ def parsed(expression: Any, params: Mapping[str, Any] | None = None) -> Expressi
         return parse(expression, params)
     if params is not None:
         raise ArgumentTypeError("parameters are for an expression that is given as text")
-    found: Expression | None = expression
-    return found
+    if expression is not None and not dataclasses.is_dataclass(expression):
+        raise ArgumentTypeError(
+            f"rows are chosen by an expression or a boolean mask, not by {expression!r}"
+        )
+    return cast(Expression | None, expression)
 
 
 def as_mask(value: object) -> NDArray[np.bool_] | None:
@@ -487,15 +529,22 @@ def key_of(rows: Rows) -> slice | NDArray[np.int64]:
     return slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
 
 
-def evaluated(where: object) -> object:
-    """Return an expression or a key of rows, so that its own code runs before a lock is taken."""
-    return where if isinstance(where, str) else evaluated_key(where)
+def evaluated(where: object, params: Mapping[str, Any] | None = None) -> object:
+    """Return an expression or a key of rows, so that its own code runs before a lock is taken.
+
+    `params` has the values of parameters of an expression.
+    """
+    if isinstance(where, str) or params is not None:
+        return parsed(where, params)
+    return where if dataclasses.is_dataclass(where) else evaluated_key(where)
 
 
 def numbered(state: TableState, where: object) -> Rows:
     """Return the rows that an expression or a key of NumPy's kind stands for, in its order."""
     if isinstance(where, str):
-        return search.find(state, parse(where))
+        where = parse(where)
+    if dataclasses.is_dataclass(where):
+        return search.find(state, cast(Expression, where))
     return table_state.numbered(where, state.rows)
 
 

@@ -27,7 +27,7 @@ from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import parse
 
-__all__ = ["Rows", "check", "count", "find", "find_within", "gather", "windows"]
+__all__ = ["Rows", "candidates", "check", "count", "find", "find_within", "gather", "windows"]
 
 Rows = range | NDArray[np.int64]
 """Numbers of rows, ascending: all of a range, or those of an array."""
@@ -95,6 +95,12 @@ def _cut(
 ) -> Iterator[range]:
     for block in _blocks(table, names, Span(start, stop, certain=False), nbytes):
         yield range(block.start, block.stop)
+
+
+def candidates(table: ColumnSource, expression: Expression) -> list[range]:
+    """Return the runs of rows that can match, as zone maps tell; no column is read."""
+    expression = _checked(table, stored_expression(expression, table.logical_types))
+    return [range(span.start, span.stop) for span in _candidates(table, expression)]
 
 
 def find_within(table: ColumnSource, expression: Expression | None, rows: range) -> Rows:

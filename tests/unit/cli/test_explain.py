@@ -39,7 +39,15 @@ def test_columns_of_a_table(tmp_path):
     report = json.loads(invoke("explain", table, "-k", "0:10", "--json").stdout)
     assert report["columns"]["a"]["shape"] == [10]
     lines = [line.split() for line in invoke("explain", table, "-c", "b.c").stdout.splitlines()]
-    assert [line[0] for line in lines] == ["column", "b.c"]
+    assert [line[0] for line in lines] == ["100", "column", "b.c"]
+
+
+def test_rows_of_a_table_that_can_match(tmp_path):
+    table = tmp_path / "t.bcolz"
+    ingot.table({"a": np.arange(100), "b": np.zeros(100)}, table, chunks=10).close()
+    report = json.loads(invoke("explain", table, "-w", "a >= 95", "-c", "b", "--json").stdout)
+    assert (report["rows"], report["total"], list(report["columns"])) == (10, 100, ["a", "b"])
+    assert invoke("explain", table, "-w", "a >= 95").stdout.startswith("10 of 100 rows")
 
 
 def test_what_cannot_be_explained(tmp_path, array):

@@ -10,6 +10,7 @@ import ingot
 from ingot.containers.appender import Appender
 from ingot.errors import (
     ColumnError,
+    SelectionError,
     UnsafeError,
 )
 from tests.storage import Place, Unlocked, content
@@ -313,3 +314,15 @@ def test_new_rows_hold_the_fill_values_of_their_columns(place: Place) -> None:
     assert table[1].tolist() == (7, 0.0, "y")
     with pytest.raises(ValueError, match="fill names the column 'd'"):
         ingot.table(columns, fill={"d": 1})
+
+
+def test_updates_and_deletions_have_parameters() -> None:
+    table = ingot.table({"a": [1, 2, 3, 4], "b": [0.0] * 4})
+    assert table.update("a > @low", {"b": 1.0}, params={"low": 2}) == 2
+    assert table["b"][:].tolist() == [0, 0, 1, 1]
+    assert table.delete("a in @some", params={"some": [1, 4]}) == 2
+    assert table["a"][:].tolist() == [2, 3]
+    with pytest.raises(SelectionError, match="@low has no value"):
+        table.delete("a > @low")
+    with pytest.raises(TypeError, match="given as text"):
+        table.update([0], {"b": 1.0}, params={"low": 2})

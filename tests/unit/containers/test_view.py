@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.errors import ColumnError, SelectionError, UnsupportedError
+from ingot.errors import ColumnError, IngotError, SelectionError, UnsupportedError
 
 MASK = np.array([True, False, True, True])
 
@@ -170,3 +170,21 @@ def test_a_null_is_none_in_the_plain_values_of_a_row(format: str) -> None:
     assert table[1].item() == expected[1]
     assert table[:].tolist() == expected
     assert [row.item() for row in table.where("isnull(n)")] == expected[1:2]
+
+
+def test_rows_of_a_view_are_counted_in_the_view(table: ingot.Table) -> None:
+    view = table.where(np.array([False, True, True, True]))
+    everything = table[:].tolist()[1:]
+    assert view[:].tolist() == everything
+    assert view[0].tolist() == everything[0]
+    assert view[-1].tolist() == everything[-1]
+    assert view[::-1].tolist() == everything[::-1]
+    assert view[[2, 0]].tolist() == [everything[2], everything[0]]
+    assert table.where("a > @x", params={"x": 10**9})[:].tolist() == []
+    with pytest.raises(SelectionError):
+        view[3]
+
+
+def test_rows_are_not_chosen_by_numbers(table: ingot.Table) -> None:
+    with pytest.raises(IngotError, match="expression or a boolean mask"):
+        table.where(5)  # type: ignore[arg-type]
