@@ -6,6 +6,7 @@ from benchmarks import (
     arrays,
     blsk,
     check,
+    cli,
     commits,
     compat,
     convert,
@@ -52,6 +53,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "check": check.run,
     "everywhere": everywhere.run,
     "imports": imports.run,
+    "cli": cli.run,
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
@@ -73,7 +75,7 @@ def choose(names: Sequence[str]) -> list[str]:
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
 arrays, four, many, memory, shards, tables, text, doors, blsk, compat, groups, commits, convert, \
-check, everywhere, imports, chunks, scaling, all
+check, everywhere, imports, cli, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:
