@@ -23,7 +23,7 @@ from benchmarks.race import race, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.table import Column, Table, Value
 from ingot.containers.array import Array, array_handle
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.formats.format import ArrayNode
 from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.selection import parse
@@ -315,5 +315,5 @@ def _open_unprotected(path: Path) -> Array:
     store, format, options = LocalStore(path), Zarr3Format(), ingot.Options()
     node = format.open(store)
     assert isinstance(node, ArrayNode)
-    handle = array_handle(format, store, "", options, first=(Engine(node.chunks, options), None))
+    handle = array_handle(format, store, "", options, first=(engine_of(node.chunks, options), None))
     return Array(format, handle, path=str(path), mode="r")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.formats.bcolz.array import BcolzMap
 from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.bcolz.table import BcolzTableMap, open_table
@@ -45,7 +45,7 @@ def _arrays(node: TableNode) -> Iterator[BcolzMap]:
 
 def counted(chunks: BcolzMap, rows: int) -> tuple[Any, ...]:
     values = np.arange(1, rows + 1).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).assign(parse(..., (rows,)), values).edits
+    return engine_of(chunks, Options()).assign(parse(..., (rows,)), values).edits
 
 
 def moved(files: dict[str, bytes], **folders: str) -> dict[str, bytes]:

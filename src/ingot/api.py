@@ -27,6 +27,7 @@ from ingot.containers.resolve import (
     resolve_new,
     with_settings,
 )
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import ArgumentError, FormatError, NotFoundError, UnsupportedError
 from ingot.formats.format import (
@@ -130,7 +131,7 @@ def open(
         return items_creation.open_ragged(found, node, mode, options)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
-    engine = Engine(node.chunks, options), number
+    engine = engine_of(node.chunks, options), number
     handle = array_handle(chosen, place.store, place.inner, options, first=engine)
     return Array(chosen, handle, path=place.path, mode=mode)
 

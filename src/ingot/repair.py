@@ -22,6 +22,7 @@ from ingot.containers.ragged import ragged_handle
 from ingot.containers.resolve import DatasetPath, Path, resolve_store
 from ingot.containers.table_state import column_handle, items_handle, table_handle
 from ingot.engine import changes
+from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import ChunkFailure, Engine
 from ingot.errors import IngotError, ReadOnlyError
@@ -156,7 +157,7 @@ class _Mending:
 
         def grow(chunks: ChunkMap, rows: int) -> Commit:
             shape = (rows, *chunks.schema.shape[1:])
-            return changes.resized(Engine(chunks, self.options), shape).commit
+            return changes.resized(engine_of(chunks, self.options), shape).commit
 
         request = RepairRequest(grow, self.drop, self.longest)
         for _ in range(_MOST_STEPS):

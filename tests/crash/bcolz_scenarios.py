@@ -10,6 +10,7 @@ from ingot import blosc
 from ingot.codecs.compressors import Blosc
 from ingot.engine import changes
 from ingot.engine.changes import appended
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
@@ -27,7 +28,7 @@ CHUNK = 4
 
 
 def engine(chunks: BcolzMap) -> Engine:
-    return Engine(chunks, Options(threads=1))
+    return engine_of(chunks, Options(threads=1))
 
 
 def append(*values: int) -> Change:

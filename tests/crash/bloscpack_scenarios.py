@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import NotFoundError
 from ingot.formats.bloscpack.format import BloscpackFormat
 from ingot.options import Options
@@ -63,7 +63,7 @@ def seen(store: Store) -> object:
         node = BloscpackFormat().open(store, KEY)
     except NotFoundError:
         return None
-    items = Engine(node.chunks, Options()).read(parse(..., node.schema.shape))
+    items = engine_of(node.chunks, Options()).read(parse(..., node.schema.shape))
     return items.tolist(), dict(node.schema.attrs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import NotFoundError
 from ingot.formats.format import ArrayNode, Format
 from ingot.formats.paths import joined
@@ -67,7 +67,7 @@ def _seen(format: Format, store: Store, path: str) -> Iterator[tuple[str, object
     node = format.open(store, path)
     if isinstance(node, ArrayNode):
         schema = node.schema
-        items = Engine(node.chunks, Options()).read(parse(..., schema.shape))
+        items = engine_of(node.chunks, Options()).read(parse(..., schema.shape))
         yield path, (schema.shape, dict(schema.attrs), items.tolist())
         return
     yield path, dict(node.attrs)  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.format import ArrayNode, Column, TableNode
@@ -68,7 +68,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 def read(column: Column, key: Any = ...) -> Any:
     assert isinstance(column, ArrayNode)
-    engine = Engine(column.chunks, Options(allow_pickle=True))
+    engine = engine_of(column.chunks, Options(allow_pickle=True))
     return engine.read(parse(key, column.schema.shape))
 
 
@@ -133,7 +133,7 @@ def test_objects_are_refused_unless_they_are_allowed(
     column = node.columns["o"] if isinstance(node, TableNode) else node
     assert isinstance(column, ArrayNode)
     with pytest.raises(UnsafeError):
-        Engine(column.chunks, Options())
+        engine_of(column.chunks, Options())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from numcodecs import lz4
 
 from ingot import blosc, native
 from ingot.codecs.codec import ChunkSpec, parse_spelling
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap
@@ -77,15 +78,15 @@ def engines(chunks: ChunkMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, Engi
     """The same array, to be carried out in each way there is."""
     found = {}
     if NATIVE_IS_BUILT:
-        found["native"] = Engine(chunks, Options(threads=2))
+        found["native"] = engine_of(chunks, Options(threads=2))
         everything = parse((), chunks.schema.shape)
         assert found["native"].explain(everything).kernel == "native"
         # A cache keeps the layout away, so that the rows of the plan do the work.
-        found["rows"] = Engine(chunks, Options(cache_bytes=1 << 20))
+        found["rows"] = engine_of(chunks, Options(cache_bytes=1 << 20))
     twin = native.choose("python")
     with monkeypatch.context() as patch:
         patch.setattr(native, "choice", lambda: twin)
-        found["twin"] = Engine(chunks, Options(limits=Limits(window_bytes=1)))
+        found["twin"] = engine_of(chunks, Options(limits=Limits(window_bytes=1)))
     return found
 
 
@@ -184,7 +185,7 @@ def test_a_chunk_of_another_size_is_corruption(
 ) -> None:
     small = make(tmp_path / "a", "<f4", "blosc", "C", ".")
     wide = make(tmp_path / "b", "<f8", "blosc", "C", ".")
-    _write(Engine(small, Options()), parse((), SHAPE), items("<f4", 1))
+    _write(engine_of(small, Options()), parse((), SHAPE), items("<f4", 1))
     (tmp_path / "b" / "0.0.0").write_bytes((tmp_path / "a" / "0.0.0").read_bytes())
     for engine in engines(wide, monkeypatch).values():
         with pytest.raises(CorruptionError):
@@ -194,8 +195,8 @@ def test_a_chunk_of_another_size_is_corruption(
 @needs_native
 def test_chunks_beyond_the_limit_are_never_decoded(tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<f4", "blosc", "C", ".")
-    _write(Engine(chunks, Options()), parse((), SHAPE), items("<f4", 1))
-    strict = Engine(chunks, Options(limits=replace(Limits(), chunk_bytes=100)))
+    _write(engine_of(chunks, Options()), parse((), SHAPE), items("<f4", 1))
+    strict = engine_of(chunks, Options(limits=replace(Limits(), chunk_bytes=100)))
     with pytest.raises(IngotError, match="limit"):
         strict.read(parse((0, 0, 0), SHAPE))
 

@@ -11,7 +11,7 @@ import pytest
 import ingot
 from ingot import native
 from ingot.engine import kernel
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.formats.bcolz import split
 from ingot.options import Options
 from ingot.selection import CoordinateSelection, parse
@@ -118,7 +118,7 @@ def test_shards_in_shards_are_coded_natively(
     tmp_path: Path, make: Callable[[Path], Store], monkeypatch: Any
 ) -> None:
     store, values = make(tmp_path), np.arange(90, dtype="u1").reshape(10, 9)
-    engine = Engine(shards.make(store, serializer=shards.NESTED), Options())
+    engine = engine_of(shards.make(store, serializer=shards.NESTED), Options())
     monkeypatch.setattr(kernel, "decode", refuse)
     store.apply(engine.assign(parse(..., values.shape), values))
     monkeypatch.setattr(kernel, "encode", refuse)
@@ -138,7 +138,7 @@ def test_shards_by_rows_are_native_and_so_are_stores_over_others(tmp_path: Path)
     check_native(ingot.open(tmp_path / "shards"), values)
     store = LocalStore(tmp_path / "plain", writable=True)
     plain = ingot.array(values, store, chunks=2, format="bcolz")
-    buffered = Engine(plain._handle.value.chunks.reopened(BufferedStore(store)), Options())
+    buffered = engine_of(plain._handle.value.chunks.reopened(BufferedStore(store)), Options())
     assert type(buffered.layout()).__name__ == "HandedLayout"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ingot
 from ingot.containers import table_state
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError
 from ingot.stores import Store
 from tests.kernels import needs_native, on_each_kernel
@@ -131,7 +131,7 @@ def test_a_damaged_chunk_is_named_and_nothing_is_left(
 def test_rows_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     tables = [ingot.table({"a": np.arange(n)}, tmp_path / str(n), chunks=10) for n in (100, 97)]
     source, target = (
-        Engine(table["a"]._handle.value.chunks, ingot.Options()).layout() for table in tables
+        engine_of(table["a"]._handle.value.chunks, ingot.Options()).layout() for table in tables
     )
     for removed in ([1, 2], [1, 2, 100], [2, 1, 3], [1, 1, 2], [-1, 2, 3]):
         with pytest.raises(ValueError, match="does not get shorter by the removed rows"):

@@ -10,6 +10,7 @@ import pytest
 import ingot
 from ingot.blosc.header import ChunkHeader
 from ingot.codecs.zone_maps import zone_map_of
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
@@ -151,7 +152,7 @@ def test_a_damaged_chunk_is_named_and_nothing_is_left(
 @pytest.mark.skipif(not NATIVE_IS_BUILT, reason="the native kernel is not built")
 def test_rows_and_values_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     array = ingot.array(np.arange(100), tmp_path / "a", format="bcolz", chunks=10)
-    layout: Any = Engine(array._handle.value.chunks, ingot.Options()).layout()
+    layout: Any = engine_of(array._handle.value.chunks, ingot.Options()).layout()
     with pytest.raises(IndexError, match="row 100 of an array of 100 rows"):
         layout.assign_rows(np.array([1, 100]), np.array([1]), 1)
     with pytest.raises(IndexError, match="row -1"):
@@ -161,7 +162,7 @@ def test_rows_and_values_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="items have 4 bytes"):
         layout.assign_rows(np.array([1]), np.array([1], "i4"), 1)
     grid = ingot.array(np.ones((9, 9)), tmp_path / "b", format="zarr3", chunks=(3, 3))
-    layout = Engine(grid._handle.value.chunks, ingot.Options()).layout()
+    layout = engine_of(grid._handle.value.chunks, ingot.Options()).layout()
     with pytest.raises(ValueError, match="the chunks of this array are no rows"):
         layout.assign_rows(np.array([1]), np.ones(9), 1)
 

@@ -19,6 +19,7 @@ from ingot import native
 from ingot.codecs.byteorder import Bytes
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import CodecChain, parse_spelling
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, LimitError
 from ingot.formats.format import ArrayNode, Request
@@ -113,14 +114,14 @@ def engines(chunks: ShardedMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, En
     """The same array, to be carried out in each way there is."""
     found = {}
     if NATIVE_IS_BUILT:
-        found["native"] = Engine(chunks, Options(threads=2))
+        found["native"] = engine_of(chunks, Options(threads=2))
         assert found["native"].explain(parse((), SHAPE)).kernel == "native"
         # A cache keeps the layout away, so that the rows of the plan do the work.
-        found["rows"] = Engine(chunks, Options(cache_bytes=1 << 20))
+        found["rows"] = engine_of(chunks, Options(cache_bytes=1 << 20))
     twin = native.choose("python")
     with monkeypatch.context() as patch:
         patch.setattr(native, "choice", lambda: twin)
-        found["twin"] = Engine(chunks, Options(limits=Limits(window_bytes=1 << 16)))
+        found["twin"] = engine_of(chunks, Options(limits=Limits(window_bytes=1 << 16)))
         assert found["twin"].explain(parse((), SHAPE)).kernel == "python"
     return found
 
@@ -381,7 +382,7 @@ def test_overlapping_inner_shards_take_neither_memory_nor_time(
 @needs_native
 def test_the_index_of_an_inner_shard_is_kept_as_long_as_its_file_stays(tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<u2", "none", False, LITTLE, "end", nested=True)
-    engine = Engine(chunks, Options())
+    engine = engine_of(chunks, Options())
     write(engine, parse((), SHAPE), 5)
     path = tmp_path / "a" / "c/0/0/0"
     moment = time.time() - 100
@@ -419,7 +420,7 @@ def test_a_damaged_chunk_leaves_the_others_readable(
 def test_checksums_are_verified_as_the_options_say(spelling: str, tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<f4", spelling, True, LITTLE, "end")
     data = items("<f4", 1)
-    write(Engine(chunks, Options()), parse((), SHAPE), data)
+    write(engine_of(chunks, Options()), parse((), SHAPE), data)
     path = tmp_path / "a" / "c/1/0/0"
     whole = path.read_bytes()
     (place,) = chunks.locate(np.array([[2, 0, 0]]))
@@ -431,8 +432,8 @@ def test_checksums_are_verified_as_the_options_say(spelling: str, tmp_path: Path
     for key in ((), (8, 0, 0)):
         for verify in ("first", "always"):
             with pytest.raises(CorruptionError, match="crc32c"):
-                Engine(chunks, Options(verify=verify)).read(parse(key, SHAPE))
-        careless = Engine(chunks, Options(verify="never"))
+                engine_of(chunks, Options(verify=verify)).read(parse(key, SHAPE))
+        careless = engine_of(chunks, Options(verify="never"))
         assert np.array_equal(careless.read(parse(key, SHAPE)), data[key])
 
 
@@ -479,8 +480,8 @@ def test_an_index_is_not_recalled_from_a_file_that_was_replaced(
 @needs_native
 def test_chunks_beyond_the_limit_are_never_decoded(tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<f4", "zstd:1", False, LITTLE, "end")
-    write(Engine(chunks, Options()), parse((), SHAPE), items("<f4", 1))
-    strict = Engine(chunks, Options(limits=Limits(chunk_bytes=100)))
+    write(engine_of(chunks, Options()), parse((), SHAPE), items("<f4", 1))
+    strict = engine_of(chunks, Options(limits=Limits(chunk_bytes=100)))
     with pytest.raises(LimitError):
         strict.read(parse((20, 13, 22), SHAPE))
 

@@ -10,7 +10,7 @@ import pytest
 
 import ingot
 from ingot.codecs.codec import parse_spelling
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError, IngotError
 from ingot.formats.format import ArrayNode, ChunkMap, Request
 from ingot.formats.zarr.v3 import Zarr3Format
@@ -131,7 +131,7 @@ def test_every_way_refuses_chunks_too_short_for_a_seal(
     _write(writer, parse((), SHAPE), items("<f4", 1))
     (tmp_path / "a/c/0/0/0").write_bytes(bytes(length))
     for verify in ("first", "always", "never"):
-        engine = Engine(writer.chunks, Options(verify=verify))
+        engine = engine_of(writer.chunks, Options(verify=verify))
         with pytest.raises(IngotError):
             engine.read(parse((0, 0, 0), SHAPE))
     for engine in ways.values():
@@ -146,10 +146,10 @@ def test_a_seal_is_held_against_a_file_until_it_was_found_right(
 ) -> None:
     chunks = make(tmp_path / "a", "|u1", spelling, {})
     data = np.random.default_rng(1).integers(0, 256, SHAPE, np.uint8)
-    _write(Engine(chunks, Options()), parse((), SHAPE), data)
+    _write(engine_of(chunks, Options()), parse((), SHAPE), data)
     path = tmp_path / "a/c/0/0/0"
     age(path, 10)
-    first, always = Engine(chunks, Options()), Engine(chunks, Options(verify="always"))
+    first, always = engine_of(chunks, Options()), engine_of(chunks, Options(verify="always"))
     corner, last = parse((0, 0, 0), SHAPE), parse((3, 4, 6), SHAPE)
     assert first.read(corner) == data[0, 0, 0]
     # The same file to all appearances, though its last items are not what they were.
@@ -157,8 +157,8 @@ def test_a_seal_is_held_against_a_file_until_it_was_found_right(
     damaged(path, -8)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert first.read(corner) == data[0, 0, 0]
-    assert Engine(chunks, Options(verify="never")).read(corner) == data[0, 0, 0]
-    for engine in (always, Engine(chunks, Options())):
+    assert engine_of(chunks, Options(verify="never")).read(corner) == data[0, 0, 0]
+    for engine in (always, engine_of(chunks, Options())):
         with pytest.raises(CorruptionError, match="crc32c"):
             engine.read(last)
     # A file that was written again is another one.
@@ -175,10 +175,10 @@ def test_a_file_of_another_size_is_verified_though_its_time_is_the_same(
 ) -> None:
     chunks = make(tmp_path / "a", "|u1", spelling, {})
     data = np.random.default_rng(1).integers(0, 256, SHAPE, np.uint8)
-    _write(Engine(chunks, Options()), parse((), SHAPE), data)
+    _write(engine_of(chunks, Options()), parse((), SHAPE), data)
     path = tmp_path / "a/c/0/0/0"
     age(path, 10)
-    first = Engine(chunks, Options(cache_bytes=cache_bytes))
+    first = engine_of(chunks, Options(cache_bytes=cache_bytes))
     corner = parse((0, 0, 0), SHAPE)
     assert first.read(corner) == data[0, 0, 0]
     facts = path.stat()

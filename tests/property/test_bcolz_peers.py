@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.bcolz.table import BcolzTableMap, open_table
@@ -176,7 +176,7 @@ def make_table(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> None:
     node, commit = BcolzFormat().create_table(store, schema, {"kind": "test"})
     edits = []
     for name, data in columns.items():
-        engine = Engine(node.columns[name].chunks, Options())  # type: ignore[union-attr]
+        engine = engine_of(node.columns[name].chunks, Options())  # type: ignore[union-attr]
         edits += engine.assign(parse(..., data.shape), data).edits
     store.apply(Commit((*commit.prepare, *edits), commit.publish, commit.cleanup))
 
@@ -185,7 +185,7 @@ def read_table(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     table = open_table(LocalStore(path))
     assert isinstance(table, BcolzTableMap)
     return {
-        name: Engine(column.chunks, Options()).read(parse(..., column.schema.shape))  # type: ignore[union-attr]
+        name: engine_of(column.chunks, Options()).read(parse(..., column.schema.shape))  # type: ignore[union-attr]
         for name, column in table.columns.items()
     }
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import ingot
 from ingot.codecs.checksums import DIGEST_BYTES
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import SelectionError, UnsupportedError
 from ingot.formats.registry import register, unregister
@@ -192,7 +193,7 @@ def test_a_few_items_change_a_few_chunks() -> None:
     chunks = Recording(store, engine.chunks.schema, engine.chunks.path, None)
     # Items 7 and 22 are cut by the ends of chunks 0 and 2: 28 to 32 and 88 to 92 bytes.
     for key in (7, slice(8, 14), [22, 50], slice(0, 0)):
-        Engine(chunks, Options()).assign(parse(key, data.shape), 5)
+        engine_of(chunks, Options()).assign(parse(key, data.shape), 5)
     assert staged == [[0, 1], [1], [2, 3, 6]]
 
 

@@ -25,6 +25,7 @@ from ingot.dtypes import DType
 from ingot.engine import changes
 from ingot.engine.changes import appended, items_of
 from ingot.engine.explain import Explanation
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
@@ -813,7 +814,7 @@ def array_handle(
         node = format.open(view, inner)
         if not isinstance(node, ArrayNode):
             raise FormatError(f"{store.location}: no longer an array")
-        return Engine(node.chunks, options)
+        return engine_of(node.chunks, options)
 
     handle = Handle(
         store,

@@ -21,6 +21,7 @@ from ingot.containers.dataset import Dataset
 from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
 from ingot.engine import changes
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
 from ingot.formats.format import (
@@ -226,11 +227,13 @@ def _create_array(
         old = place.clear(turn.store)
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
-        engine = Engine(node.chunks, options)
+        engine = engine_of(node.chunks, options)
         if isinstance(items, StagedChunks):
             data = Commit(publish=items.edits)
         elif isinstance(items, Array):
-            data = transfer.transferred_whole(Engine(items._handle.value.chunks, options), engine)
+            data = transfer.transferred_whole(
+                engine_of(items._handle.value.chunks, options), engine
+            )
         elif items is None:
             data = changes.filled(engine)
         else:

@@ -20,6 +20,7 @@ from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
 from ingot.containers.member import MemberHandle, tree_transactions
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import (
     ArgumentTypeError,
@@ -161,7 +162,7 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         except NotFoundError:
             raise MemberError(f"{self._location}: no member {name!r}") from None
         if isinstance(node, ArrayNode):
-            handle = self._array_handle(inner, Engine(node.chunks, self._options), number)
+            handle = self._array_handle(inner, engine_of(node.chunks, self._options), number)
             return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
         if not isinstance(node, GroupNode):
             raise UnsupportedError(f"{self._location}: {name!r} is a {type(node).__name__}")

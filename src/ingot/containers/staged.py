@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ingot.containers.array import Array
 from ingot.engine import changes, transfer
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import LockedError
 from ingot.formats.format import ArrayNode, Format, stored_map
@@ -97,7 +98,7 @@ class NewTarget:
         """Return the engine of the array that is not created yet."""
         node, _ = self.format.create(self.store, self.schema, self.inner, **self.layout)
         assert isinstance(node, ArrayNode)
-        return Engine(node.chunks, self.options)
+        return engine_of(node.chunks, self.options)
 
 
 @dataclass(frozen=True, slots=True)

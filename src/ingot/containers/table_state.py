@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
 from ingot.engine import changes, ragged
+from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedChange, RaggedEngine
 from ingot.engine.run import Engine
 from ingot.engine.stored_size import stored_bytes
@@ -596,7 +597,7 @@ def _shortened(state: TableState, after: TableState, name: str, rows: int) -> Co
     assert isinstance(node, ArrayNode)
     chunks, _ = node.chunks.resized((rows, *node.chunks.schema.shape[1:]))
     # Chunks may lie elsewhere now.
-    return Engine(relocated(chunks), state.options)
+    return engine_of(relocated(chunks), state.options)
 
 
 def _moved_up(
@@ -949,7 +950,7 @@ def numbered(rows: object, count: int) -> range | NDArray[np.int64]:
 def _engine(node: Leaf, options: Options) -> ColumnEngine:
     if isinstance(node, RaggedNode):
         return RaggedEngine(node.packs, options)
-    return Engine(node.chunks, options)
+    return engine_of(node.chunks, options)
 
 
 def _compactable(node: Leaf) -> Compactable | CompactableRagged | None:

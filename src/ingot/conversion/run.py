@@ -46,6 +46,7 @@ from ingot.conversion.record import (
 )
 from ingot.conversion.replacement import replace_folder
 from ingot.engine import transfer
+from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
 from ingot.errors import ExistsError, IngotError, NotFoundError, UnsupportedError
@@ -254,7 +255,10 @@ def _store_windows(
     try:
         store.apply(Commit(prepare=(found.put(),)), durability=durability)
         for number, (node, part) in enumerate(nodes):
-            source, target = Engine(part.source, run.options), Engine(node.chunks, run.options)
+            source, target = (
+                engine_of(part.source, run.options),
+                engine_of(node.chunks, run.options),
+            )
             kept = frozenset(window for leaf, window in done if leaf == number)
             moved = transfer.transferred_windows(source, target, run.tally, kept.__contains__)
             for window, edits in moved:
@@ -422,7 +426,7 @@ class _ConversionRun:
                 for name, column in part.columns.items():
                     look(node.columns[name], column, path)
             elif isinstance(part, ArrayPlan) and isinstance(node, ArrayNode):
-                windowed = windowed and transfer.is_windowed(Engine(node.chunks, self.options))
+                windowed = windowed and transfer.is_windowed(engine_of(node.chunks, self.options))
                 nodes.append((node, part))
             else:
                 windowed = False
@@ -555,7 +559,10 @@ class _ConversionRun:
         """Add the edits that store the chunks of a new dataset."""
         if isinstance(plan, ArrayPlan):
             assert isinstance(node, ArrayNode)
-            source, target = Engine(plan.source, self.options), Engine(node.chunks, self.options)
+            source, target = (
+                engine_of(plan.source, self.options),
+                engine_of(node.chunks, self.options),
+            )
             for commit in transfer.transferred(source, target, self.tally):
                 edits.extend(commit.edits)
         elif isinstance(plan, RaggedPlan):
@@ -580,7 +587,10 @@ class _ConversionRun:
     def _compare(self, node: Node, plan: Plan) -> None:
         if isinstance(plan, ArrayPlan):
             assert isinstance(node, ArrayNode)
-            source, target = Engine(plan.source, self.options), Engine(node.chunks, self.options)
+            source, target = (
+                engine_of(plan.source, self.options),
+                engine_of(node.chunks, self.options),
+            )
             transfer.compare(source, target, self.progress)
         elif isinstance(plan, RaggedPlan):
             assert isinstance(node, RaggedNode)

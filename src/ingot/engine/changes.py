@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.dtypes import DType
 from ingot.engine import flat, kernel
+from ingot.engine.payload import FlatEngine, engine_of
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
 from ingot.errors import ArgumentError, LimitError, UnsupportedError
@@ -155,7 +156,7 @@ def grown(
     of an edge chunk that lie beyond the edge mean nothing.
     """
     after, commit = _resized(engine, shape)
-    if after.chunks.schema.flat is not None and not values.size:
+    if isinstance(after, FlatEngine) and not values.size:
         data = after.resize_payload()
     else:
         data = after.assign(selection, values)
@@ -210,7 +211,7 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
         flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
-    if chunks.schema.flat is not None:
+    if isinstance(after, FlatEngine):
         return ArrayChange(after.committed(), _data_first(chunks, after.resize_payload(), commit))
     sparse = chunks.schema.sparse
     data = after.stage(_cleared(engine, shape) if sparse else _added(engine, after))
@@ -225,7 +226,7 @@ def filled(engine: Engine) -> Commit:
     grid = engine.chunks.schema.grid
     if engine.chunks.schema.sparse:
         return Commit()
-    if engine.chunks.schema.flat is not None:
+    if isinstance(engine, FlatEngine):
         return engine.fill_payload()
     engine.check_count(grid.chunk_count)
     every = map(grid.coords, range(grid.chunk_count))
@@ -237,15 +238,15 @@ def copied(source: ChunkMap, target: ChunkMap, offset: int, options: Options) ->
 
     Chunk n of `target` is chunk n + `offset` of `source`. None where only the format can do it.
     """
-    return Engine(target, options).copied(Engine(source, options), offset)
+    return engine_of(target, options).copied(engine_of(source, options), offset)
 
 
 def recoded(
     source: ChunkMap, rows: slice, target: ChunkMap, target_rows: slice, options: Options
 ) -> Commit:
     """Return the commit that stores rows of one array as rows of another."""
-    values = Engine(source, options).read(parse(rows, source.schema.shape))
-    return Engine(target, options).assign(parse(target_rows, target.schema.shape), values)
+    values = engine_of(source, options).read(parse(rows, source.schema.shape))
+    return engine_of(target, options).assign(parse(target_rows, target.schema.shape), values)
 
 
 def without_rows(engine: Engine, rows: NDArray[np.int64]) -> ArrayChange:

@@ -12,10 +12,10 @@ import os
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice, pairwise
+from itertools import chain, islice
 from operator import floordiv
 from types import EllipsisType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from ingot import native, signals
 from ingot.codecs.codec import EncodedChunk
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
-from ingot.engine import flat, kernel, plan, sparse
+from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, Reading, explain
-from ingot.engine.flat import PayloadMap, Runs
-from ingot.engine.handed import HandedLayout, fetch
+from ingot.engine.handed import HandedLayout
 from ingot.engine.parts import whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
@@ -43,6 +42,7 @@ from ingot.formats.format import (
     ChunkMap,
     Coords,
     Slotted,
+    Streaming,
     as_sharded,
     is_relocating,
     is_renewable,
@@ -82,7 +82,17 @@ from ingot.stores.store import (
 )
 from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
 
-__all__ = ["ChunkFailure", "Engine", "assign_together"]
+__all__ = [
+    "HANDED_OVER",
+    "READ_BY_KERNEL",
+    "ChunkFailure",
+    "Engine",
+    "as_buffer",
+    "assign_together",
+    "chunk_note",
+    "key_of",
+    "memory_for",
+]
 
 # About how much memory the row of one chunk in a plan takes.
 _ROW_BYTES: Final = 2048
@@ -95,6 +105,10 @@ _BATCH_BYTES: Final = 16 << 20
 
 _CALLER: Final = 5
 """How many calls a warning lies below the caller of an array."""
+
+HANDED_OVER: Final = "in one call: the store hands over the chunks"
+READ_BY_KERNEL: Final = "in one call: the kernel reads the files"
+"""How the native kernel reads a selection, as an explanation says it."""
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 Part = TypeVar("Part")
@@ -120,6 +134,9 @@ class Engine:
     map of the committed one, from which chunks are read.
     """
 
+    _serves_again: ClassVar[bool] = True
+    """Whether an engine that built a state serves it, once it is committed."""
+
     __slots__ = (
         "_before",
         "_cache",
@@ -128,9 +145,7 @@ class Engine:
         "_dtype",
         "_few_chunks",
         "_layout",
-        "_payload",
         "_plain",
-        "_run_layout",
         "_stager",
         "_threads",
         "_zones",
@@ -174,17 +189,14 @@ class Engine:
         self._coder: native.Layout | EllipsisType | None = ...
         # What encodes chunks that may lie elsewhere afterwards; None until it is needed.
         self._stager: native.Layout | None = None
-        # The engine of the payload of a flat array; None until it is needed.
-        self._payload: Engine | None = None
-        self._run_layout: tuple[native.Layout, bool] | EllipsisType | None = ...
 
     def reopened(self, store: Store) -> "Engine":
         """Return an engine for the array as `store` holds it now; nothing cached is kept."""
-        return Engine(self.chunks.reopened(store), self.options)
+        return type(self)(self.chunks.reopened(store), self.options)
 
     def next_state(self, chunks: ChunkMap) -> "Engine":
         """Return an engine that builds the state of `chunks` while this one is committed."""
-        engine = Engine(chunks, self.options, before=self.chunks)
+        engine = type(self)(chunks, self.options, before=self.chunks)
         engine._layout = kernel.resized_layout(self._layout, chunks, self.chunks)
         engine._threads = self._threads
         return engine
@@ -197,8 +209,8 @@ class Engine:
             return self
         engine, layout = self, self._layout
         unread = self._cache is None and self._zones is None
-        if same or not unread or chunks is not self.chunks or chunks.schema.flat is not None:
-            engine = Engine(chunks, self.options)
+        if same or not unread or chunks is not self.chunks or not self._serves_again:
+            engine = type(self)(chunks, self.options)
             engine._threads = self._threads
             if chunks.schema is self.chunks.schema:
                 engine._stager = self._stager
@@ -209,7 +221,7 @@ class Engine:
             # It served nothing but the change, and keeps nothing of the state before.
             engine._before = chunks
             engine._coder = ...
-        if chunks is not self.chunks or chunks.schema.flat is not None:
+        if chunks is not self.chunks or not self._serves_again:
             return engine
         if isinstance(layout, HandedLayout):
             # It reads from the map of the state before.
@@ -233,7 +245,7 @@ class Engine:
             return None
         if chunks is self.chunks and self._cache is None and self._zones is None:
             return self
-        engine = Engine(chunks, self.options)
+        engine = type(self)(chunks, self.options)
         engine._threads, engine._stager = self._threads, self._stager
         if self._cache is None and not isinstance(self._layout, HandedLayout):
             engine._layout = self._layout
@@ -299,8 +311,6 @@ class Engine:
             return selection.finish(result.view(self._dtype))
         if self.options.damaged == "fill":
             return self._read_around(selection)
-        if self.chunks.schema.flat is not None:
-            return self._read_flat(selection)
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -312,44 +322,18 @@ class Engine:
     def _read_around(self, selection: Selection) -> Any:
         """Read a selection; chunks that cannot be read are filled, and a warning names them."""
         failures: list[ChunkFailure] = []
-        if self.chunks.schema.flat is not None:
-            inner = self._payload_engine()
-            wanted, repeats = flat.without_repeats(selection, self.shape)
-            transposed = flat.is_transposed(wanted, self.chunks.schema)
-            shape = wanted.engine_shape
-            memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
-            if memory.size:
-                runs = flat.cut(wanted, self.chunks.schema)
-                item = kernel.fill_item(self.chunks.schema)
-                inner._read_runs_around(runs, memory, item, failures)
-            result = memory.T if transposed else memory
-            for axis, places in repeats:
-                result = result.take(places, axis)
-        else:
-            result = kernel.new_result(selection.engine_shape, self._dtype)
-            self._read_rows(selection, result, failures)
+        result = self._result_around(selection, failures)
         if failures:
             chunks = tuple((each.coords, each.key, str(each.error)) for each in failures)
             where = self.chunks.store.location
             warnings.warn(DamageWarning(where, chunks), stacklevel=_CALLER)
         return selection.finish(result)
 
-    def _read_runs_around(
-        self, runs: Runs, memory: NDArray[Any], item: NDArray[Any], failures: list[ChunkFailure]
-    ) -> None:
-        """Read runs of this payload; chunks that cannot be read hold an item of the array."""
-        units = memory.reshape(-1).view(np.uint8).view(self._dtype)
-        (size,), (step,) = self.shape, self.chunks.schema.chunks
-        numbers = runs.touched(step)
-        while window := list(islice(numbers, self._window())):
-            decoded = self._decoded_around([(number,) for number in window], failures)
-            for number, chunk in zip(window, decoded, strict=True):
-                begin, end = number * step, min(number * step + step, size)
-                found = chunk
-                if found is None:
-                    found = flat.repeated(item, begin, end, self._dtype)
-                for source, target in runs.parts(begin, end):
-                    units[target] = found[source]
+    def _result_around(self, selection: Selection, failures: list[ChunkFailure]) -> NDArray[Any]:
+        """Return the items of a selection, and add the chunks that cannot be read to `failures`."""
+        result = kernel.new_result(selection.engine_shape, self._dtype)
+        self._read_rows(selection, result, failures)
+        return result
 
     def _decoded_around(
         self, coords: Sequence[Coords], failures: list[ChunkFailure]
@@ -378,7 +362,7 @@ class Engine:
             key = location.key if isinstance(location, Extent) else ""
             if isinstance(location, Constant) or (key and chunks.store.size(key) is None):
                 error = CorruptionError("the chunk is not stored, and missing chunks are refused")
-                error.add_note(_chunk_note(chunks, row.coords, key))
+                error.add_note(chunk_note(chunks, row.coords, key))
                 raise error
 
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
@@ -390,10 +374,10 @@ class Engine:
             )
         if self.options.damaged == "fill" or self.options.missing == "error":
             out[...] = self.read(selection)
-            return
-        if self.chunks.schema.flat is not None:
-            self._read_flat_into(selection, out)
-            return
+        else:
+            self._read_into(selection, out)
+
+    def _read_into(self, selection: Selection, out: NDArray[Any]) -> None:
         if not isinstance(selection, BasicSelection) or not out.flags.c_contiguous:
             out[...] = self.read(selection)
             return
@@ -426,8 +410,10 @@ class Engine:
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
             return Commit()
-        if self.chunks.schema.flat is not None:
-            return self._assign_flat(selection, values)
+        return self._assign_values(selection, values)
+
+    def _assign_values(self, selection: Selection, values: NDArray[Any]) -> Commit:
+        """Return the commit that assigns values of the type and shape of a selection."""
         run = self._slot_run(selection, values)
         if run is not None:
             return run.commit()
@@ -453,7 +439,7 @@ class Engine:
         """Return the commit that assigns values to boxes of whole chunks, one after the other.
 
         The boxes ascend. Each is encoded before the next is asked for, so that not all values are
-        in memory. An array that is flat is assigned by `store_payload`.
+        in memory.
         """
         layout, unit = self._staging_layout(), self._unit()
 
@@ -467,31 +453,6 @@ class Engine:
                     yield from self._encoded_chunks(self._merged(rows, values))
 
         return self._commit_of(encoded(), unit)
-
-    def store_payload(self, blocks: Iterable[NDArray[Any]]) -> Commit:
-        """Return the commit that stores all items of a new flat array.
-
-        The blocks have the items in the order in which they are stored, and are in C order. Each
-        is encoded before the next is asked for.
-        """
-        inner = self._payload_engine()
-        (step,), dtype = inner.chunks.schema.chunks, inner._dtype
-
-        def cut() -> Iterator[tuple[Coords, NDArray[Any]]]:
-            number, rest = 0, np.zeros(0, dtype)
-            for block in blocks:
-                units = block.reshape(-1).view(np.uint8).view(dtype)
-                if len(rest):
-                    units = np.concatenate((rest, units))
-                whole = len(units) // step * step
-                for begin in range(0, whole, step):
-                    yield (number,), units[begin : begin + step]
-                    number += 1
-                rest = units[whole:]
-            if len(rest):
-                yield (number,), rest
-
-        return inner._commit_of(inner._encoded_chunks(cut()), None)
 
     def takes(self, source: "Engine") -> bool:
         """Return whether this array can store encoded chunks of another one as they are.
@@ -548,8 +509,8 @@ class Engine:
         return here._commit_of(chain.from_iterable(windows), here._unit())
 
     def _boxes(self) -> "Engine":
-        """Return the engine whose chunks are boxes: of a flat array, that of its payload."""
-        return self if self.chunks.schema.flat is None else self._payload_engine()
+        """Return the engine whose chunks are boxes; that of another array for one that is flat."""
+        return self
 
     def _move_windows(self, here: "Engine", there: "Engine") -> Iterator[tuple[int, list[int]]]:
         """Yield the numbers of chunks that move at a time: all chunks of a key, in ascending order.
@@ -761,7 +722,7 @@ class Engine:
     ) -> tuple[NDArray[np.int64], NDArray[Any], bool]:
         """Return rows in ascending order with their values, and whether one value is for all."""
         single = len(rows) > 1 and not values.strides[0]
-        values = _as_buffer(values[:1] if single else values, self._plain)
+        values = as_buffer(values[:1] if single else values, self._plain)
         if bool((rows[:-1] > rows[1:]).any()):
             order = np.argsort(rows, kind="stable")
             rows, values = rows[order], values if single else values[order]
@@ -988,7 +949,7 @@ class Engine:
         """
         if not isinstance(selection, BasicSelection):
             return False
-        if self.chunks.schema.flat is not None or is_relocating(self.chunks):
+        if is_relocating(self.chunks):
             return False  # Other chunks of the file may have to move.
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
@@ -1050,8 +1011,7 @@ class Engine:
         """
         store, schema = self.chunks.store, self.chunks.schema
         most = self.options.limits.window_bytes
-        made = self.chunks.chunks if isinstance(self.chunks, PayloadMap) else self.chunks
-        stream = streaming(made)
+        stream = self._streaming()
         if stream is not None:
             return stream.stage_each(encoded)
         if unit is None and self.chunks.template is not None:
@@ -1074,6 +1034,10 @@ class Engine:
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*staged, *rest.publish), rest.cleanup)
 
+    def _streaming(self) -> Streaming | None:
+        """Return the map that stores encoded chunks as they come; None where they are gathered."""
+        return streaming(self.chunks)
+
     def _encoded_chunks(
         self, chunks: Iterable[tuple[Coords, NDArray[Any]]]
     ) -> Iterator[tuple[Coords, bytes | None]]:
@@ -1088,7 +1052,7 @@ class Engine:
             return
         while window := list(islice(rest, self._batch())):
             arrays = [
-                (_as_buffer(chunk, self._plain), schema.grid.linear(coords))
+                (as_buffer(chunk, self._plain), schema.grid.linear(coords))
                 for coords, chunk in window
             ]
             data = coder.encode_chunks(arrays, schema.sparse, self._thread_count())
@@ -1164,47 +1128,8 @@ class Engine:
             self._threads = self.options.thread_count()
         return self._threads
 
-    def fill_payload(self) -> Commit:
-        """Return the commit that stores the fill value in every item of a new flat array."""
-        return self._stage_payload(0)
-
-    def resize_payload(self) -> Commit:
-        """Return the commit that stores what another shape changes of a flat array.
-
-        These are the last chunk, which gets longer or shorter, and new ones of the fill value.
-        """
-        return self._stage_payload(self._payload_engine()._before.schema.shape[0])
-
-    def _stage_payload(self, kept: int) -> Commit:
-        """Return the commit that stores the fill value behind so many units of the payload."""
-        inner, fill = self._payload_engine(), kernel.fill_item(self.chunks.schema)
-        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
-        whole = min(size, kept) // step
-        # A shorter payload that ends with a chunk leaves all chunks as they are.
-        numbers = range(0) if size == kept else range(whole, -(-size // step))
-        inner.check_count(len(numbers))
-
-        def chunks() -> Iterator[tuple[Coords, NDArray[Any]]]:
-            for number in numbers:
-                begin, end = number * step, min(number * step + step, size)
-                chunk = flat.repeated(fill, begin, end, inner._dtype)
-                if begin < kept:
-                    (old,) = inner._decoded([(number,)])
-                    assert old is not None, "a flat array is not sparse"
-                    common = min(len(old), end - begin)
-                    chunk[:common] = old[:common]
-                yield (number,), chunk
-
-        return inner.stage(chunks())
-
     def windows(self, nbytes: int) -> Iterator[tuple[slice, ...]]:
-        """Yield keys of `verify` that cover the array, of whole chunks of about `nbytes` bytes.
-
-        The keys of a flat array are runs of units of its payload.
-        """
-        if self.chunks.schema.flat is not None:
-            yield from self._payload_engine().windows(nbytes)
-            return
+        """Yield keys of `verify` that cover the array, of whole chunks of about `nbytes` bytes."""
         # Chunks that share a file are read together.
         grid = stored_map(self.chunks).schema.grid
         yield from blocks(self.shape, block_shape(grid, self._dtype.itemsize, most=nbytes))
@@ -1216,17 +1141,13 @@ class Engine:
 
         Items are decoded into `memory`, where they fit. The key may be that of a larger array.
         """
-        if self.chunks.schema.flat is not None:
-            inner = self._payload_engine()
-            found = inner._verify_runs(range(*key[0].indices(inner.shape[0])), memory)
-            return sorted(found, key=lambda failure: failure.coords)
         box = parse(key, self.shape)
         assert isinstance(box, BasicSelection)
         if 0 in box.counts:
             return []
         layout = self.layout()
         if layout is not None:
-            out = _memory_for(box.counts, self._plain, memory)
+            out = memory_for(box.counts, self._plain, memory)
             try:
                 report = layout.read(out, box.starts, box.steps, self._thread_count(), None)
             except (IngotError, OSError):
@@ -1256,22 +1177,9 @@ class Engine:
                         yield ChunkFailure(each, self._key_at(each), error)
 
     def dropped(self, coords: Iterable[Coords]) -> Commit:
-        """Return the commit that stores the fill value in chunks; their content is not read.
-
-        The chunks of a flat array are those of its payload.
-        """
-        chosen = sorted(set(coords))
-        if self.chunks.schema.flat is None:
-            chunks = ((each, self.writable_chunk(each, None)) for each in chosen)
-            return self.stage(chunks, self._unit())
-        inner, fill = self._payload_engine(), kernel.fill_item(self.chunks.schema)
-        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
-
-        def filled(number: int) -> NDArray[Any]:
-            begin, end = number * step, min(number * step + step, size)
-            return flat.repeated(fill, begin, end, inner._dtype)
-
-        return inner.stage(((number,), filled(number)) for (number,) in chosen)
+        """Return the commit that stores the fill value in chunks; their content is not read."""
+        chunks = ((each, self.writable_chunk(each, None)) for each in sorted(set(coords)))
+        return self.stage(chunks, self._unit())
 
     def dropped_files(self, coords: Iterable[Coords]) -> Commit:
         """Return the commit that removes the files, or shards, that hold chunks.
@@ -1283,36 +1191,6 @@ class Engine:
         assert unit is not None, "the chunks have files"
         keys = {tuple(map(floordiv, each, unit)) for each in coords}
         return files.stage(dict.fromkeys(sorted(keys)))
-
-    def _verify_runs(self, units: range, memory: NDArray[np.uint8] | None) -> list[ChunkFailure]:
-        """Read units of this payload, and return the chunks that cannot be read."""
-        (step,) = self.chunks.schema.chunks
-        numbers = range(units.start // step, -(-units.stop // step))
-        found = self._native_runs()
-        if found is None or not numbers:
-            return list(self.verify_chunks((number,) for number in numbers))
-        layout, handed = found
-        out = _memory_for((len(units),), self._plain, memory)
-        held = None
-        try:
-            if handed:
-                coords = np.array(numbers, np.int64)[:, None]
-                verify, threads = self.options.verify, self._thread_count()
-                data = fetch(self._before, coords, threads=threads, verify=verify)
-                held = dict(zip(numbers, data, strict=True))
-            axes: list[Any] = []
-            report = layout.read_runs(
-                out,
-                axes,
-                units.start,
-                len(units),
-                self._thread_count(),
-                list(numbers) if handed else None,
-                held,
-            )
-        except (IngotError, OSError):
-            return list(self.verify_chunks((number,) for number in numbers))
-        return self._failures([] if report is None else report[1])
 
     def _failures(
         self, troubles: Sequence[tuple[tuple[int, ...], str, BaseException]]
@@ -1329,7 +1207,7 @@ class Engine:
     def _key_at(self, coords: Coords) -> str:
         """Return the key that holds a chunk; empty where that is not known."""
         try:
-            return _key_of(self._before, coords)
+            return key_of(self._before, coords)
         except (IngotError, OSError):
             outer = stored_map(self._before)
             if outer.template is None:
@@ -1346,10 +1224,6 @@ class Engine:
 
     def _reading(self, selection: Selection, count: int) -> Reading:
         """Return how the native kernel reads the chunks of a selection."""
-        if self.chunks.schema.flat is not None:
-            found = self._payload_engine()._native_runs()
-            in_parts = found is not None and not found[1]
-            return Reading(reads_parts=in_parts, decodes_parts=True)
         layout = self.layout()
         if layout is None or isinstance(selection, CoordinateSelection):
             return Reading()
@@ -1379,28 +1253,19 @@ class Engine:
             reason = "decoded chunks are cached"
         if reason is not None:
             return "python", reason
+        return "native", self._native_reason(selection)
+
+    def _native_reason(self, selection: Selection) -> str:
+        """Return how the native kernel reads a selection."""
         layout = self.layout()
-        if self.chunks.schema.flat is not None:
-            found = self._payload_engine()._native_runs()
-            if found is None or found[1]:
-                return "native", "in one call: the store hands over the chunks"
-            return "native", "in one call: the kernel reads the files"
         if isinstance(selection, CoordinateSelection):
-            return "native", "chunk by chunk: the key selects points"
+            return "chunk by chunk: the key selects points"
         if layout is None:
-            return "native", "chunk by chunk: the array has no axes, or chunks end at its edge"
-        if isinstance(layout, HandedLayout):
-            return "native", "in one call: the store hands over the chunks"
-        return "native", "in one call: the kernel reads the files"
+            return "chunk by chunk: the array has no axes, or chunks end at its edge"
+        return HANDED_OVER if isinstance(layout, HandedLayout) else READ_BY_KERNEL
 
     def count_chunks(self, selection: Selection) -> int:
         """Return the number of chunks that a selection touches."""
-        if self.chunks.schema.flat is not None:
-            if 0 in selection.engine_shape:
-                return 0
-            chunk = self.chunks.schema.payload.chunks[0]
-            kept = flat.without_repeats(selection, self.shape)[0]
-            return sum(1 for _ in flat.cut(kept, self.chunks.schema).touched(chunk))
         return plan.count_rows(selection, self.chunks.schema.grid)
 
     def raise_first(self, failures: Sequence[tuple[tuple[int, ...], str, BaseException]]) -> None:
@@ -1411,8 +1276,8 @@ class Engine:
             coords += (0,) * (len(self.shape) - len(coords))
             if not key:
                 # Of chunks that the store handed over, the kernel knows no keys.
-                key = _key_of(self._before, coords)
-            error.add_note(_chunk_note(self.chunks, coords, key))
+                key = key_of(self._before, coords)
+            error.add_note(chunk_note(self.chunks, coords, key))
             raise error
 
     def _stage_natively(
@@ -1545,187 +1410,6 @@ class Engine:
         if (absent or found is not None) and not failures:
             self._refuse_missing(selection)
 
-    def _payload_engine(self) -> "Engine":
-        """Return the engine of the payload of a flat array."""
-        engine = self._payload
-        if engine is None:
-            chunks = PayloadMap.of(self.chunks)
-            before = None if self._before is self.chunks else PayloadMap.of(self._before)
-            engine = self._payload = Engine(chunks, self.options, before=before)
-        return engine
-
-    def _read_flat(self, selection: Selection) -> Any:
-        schema = self.chunks.schema
-        wanted, repeats = flat.without_repeats(selection, self.shape)
-        transposed, shape = flat.is_transposed(wanted, schema), wanted.engine_shape
-        memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
-        if memory.size:
-            self._read_runs(flat.cut(wanted, schema), memory)
-        result = memory.T if transposed else memory
-        for axis, places in repeats:
-            result = result.take(places, axis)
-        return selection.finish(result)
-
-    def _read_flat_into(self, selection: Selection, out: NDArray[Any]) -> None:
-        """Read a selection of a flat array, straight into `out` where its order is that."""
-        schema = self.chunks.schema
-        if isinstance(selection, BasicSelection) and out.size:
-            # A view, since `out` is contiguous in the order that is asked for.
-            stored = out.T if schema.order == "F" else out
-            if stored.flags.c_contiguous:
-                self._read_runs(flat.cut(selection, schema), stored)
-                return
-        out[...] = self.read(selection)
-
-    def _read_runs(self, runs: Runs, memory: NDArray[Any]) -> None:
-        """Read runs of the payload into memory in C order."""
-        inner = self._payload_engine()
-        units = memory.reshape(-1).view(np.uint8).view(inner._dtype)
-        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
-        layout = inner._native_runs()
-        if layout is not None and not layout[1]:
-            inner._read_natively(layout[0], runs, units, None)
-            return
-        numbers = runs.touched(step)
-        if layout is not None:
-            while window := list(islice(numbers, inner._window())):
-                inner._read_natively(layout[0], runs, units, window)
-            return
-        while window := list(islice(numbers, inner._window())):
-            decoded = inner._decoded([(number,) for number in window])
-            for number, chunk in zip(window, decoded, strict=True):
-                begin = number * step
-                assert chunk is not None, "a flat array is not sparse"
-                for source, target in runs.parts(begin, min(begin + step, size)):
-                    units[target] = chunk[source]
-
-    def _read_natively(
-        self, layout: native.Layout, runs: Runs, out: NDArray[Any], numbers: list[int] | None
-    ) -> None:
-        """Read runs of this payload; the chunks of `numbers`, if given, are handed over."""
-        held = None
-        if numbers is not None:
-            coords = np.array(numbers, np.int64)[:, None]
-            verify, threads = self.options.verify, self._thread_count()
-            found = fetch(self._before, coords, threads=threads, verify=verify)
-            held = dict(zip(numbers, found, strict=True))
-        axes, threads = runs.native_axes(), self._thread_count()
-        report = layout.read_runs(out, axes, runs.start, runs.length, threads, numbers, held)
-        if report is not None:
-            self.raise_first(report[1])
-
-    def _native_runs(self) -> tuple[native.Layout, bool] | None:
-        """Return what reads runs of this payload natively; see `kernel.run_layout`."""
-        layout = self._run_layout
-        if layout is ...:
-            layout = None
-            if self._cache is None and isinstance(self._before, PayloadMap):
-                layout = kernel.run_layout(self._before, self.options)
-            self._run_layout = layout
-        return layout
-
-    def _assign_flat(self, selection: Selection, values: NDArray[Any]) -> Commit:
-        schema = self.chunks.schema
-        wanted, repeats = flat.without_repeats(selection, self.shape)
-        for axis, places in repeats:
-            # Of several values for one item NumPy keeps the last.
-            values = values.take(flat.last_of(places), axis)
-        if flat.is_transposed(wanted, schema):
-            values = values.T
-        inner, runs = self._payload_engine(), flat.cut(wanted, schema)
-        self.check_count(self.count_chunks(wanted))
-        if values.size > 1 and not any(values.strides):
-            # One value for all items is not spread out in memory.
-            item = np.array(values[(0,) * values.ndim], self._dtype)
-            return inner.stage(inner._merged_runs(runs, item=item))
-        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
-        topped = inner._topped_up(runs, units)
-        if topped is not None:
-            return inner._commit_of(topped, None)
-        encoded = inner._encoded_chunks(inner._merged_runs(runs, units))
-        numbers, coder = inner._whole_chunks(runs), inner._chunk_coder()
-        if numbers is not None and coder is not None and kernel.is_blosc(inner.chunks.schema):
-            run = _MemoryRun(numbers, units.view(np.uint8), coder, self._thread_count(), encoded)
-            return inner._commit_of(run, None)
-        return inner._commit_of(encoded, None)
-
-    def _topped_up(
-        self, runs: Runs, values: NDArray[Any]
-    ) -> Iterator[tuple[Coords, Buffer | None]] | None:
-        """Return the chunks of a payload to which values are appended, encoded natively.
-
-        The full blocks of the last chunk keep their bytes, and the others are shared out over
-        threads. None where values are not appended, and where chunks are not Blosc's.
-        """
-        (size,), (step,), (held,) = self.shape, self.chunks.schema.chunks, self._before.schema.shape
-        coder, number = self._chunk_coder(), held // step
-        if coder is None or self._cache is not None or runs.single != range(held, size):
-            return None
-        if not held or not kernel.is_blosc(self.chunks.schema):
-            return None
-        stored: bytes | None = b""
-        if held % step:
-            files = self._native_runs()
-            if files is not None and not files[1]:
-                coder, stored = files[0], None
-            else:
-                (fetched,) = self._fetch([(number,)])
-                if not isinstance(fetched.data, bytes):
-                    return None
-                stored = fetched.data
-        until = min(size, (number + self._batch()) * step)
-        added = _as_buffer(values[: until - held], self._plain)
-        try:
-            made = coder.top_up(stored, held % step, added, self._thread_count())
-        except IngotError as error:
-            if held % step:
-                key = _key_of(self._before, (number,))
-                error.add_note(_chunk_note(self.chunks, (number,), key))
-            raise
-        if made is None:
-            return None
-        # What is read of them is a part of the same memory, which is used again afterwards.
-        data, ends = memoryview(made[0]), list(accumulate(made[1], initial=0))
-        parts = (data[begin:end] for begin, end in pairwise(ends))
-        first = (((number + place,), part) for place, part in enumerate(parts))
-        rest = Runs((), until, size - until)
-        behind = self._merged_runs(rest, values[until - held :]) if rest.length else ()
-        return chain(first, self._encoded_chunks(behind))
-
-    def _whole_chunks(self, runs: Runs) -> range | None:
-        """Return the numbers of the chunks of a payload that are one run; None for other runs."""
-        (size,), (step,), single = self.shape, self.chunks.schema.chunks, runs.single
-        if single is None or single.start % step or (single.stop % step and single.stop != size):
-            return None
-        return range(single.start // step, -(-single.stop // step))
-
-    def _merged_runs(
-        self, runs: Runs, values: NDArray[Any] | None = None, item: NDArray[Any] | None = None
-    ) -> Iterator[tuple[Coords, NDArray[Any]]]:
-        """Yield the new content of chunks of a payload: runs of values over the old content.
-
-        The values are units in the order of the selection, or one item for all.
-        """
-        (size,), (step,) = self.shape, self.chunks.schema.chunks
-        single = runs.single
-        for number in runs.touched(step):
-            begin, end = number * step, min(number * step + step, size)
-            same = None if item is None else flat.repeated(item, begin, end, self._dtype)
-            if single is not None and single.start <= begin and end <= single.stop:
-                if same is None and values is not None:
-                    same = values[begin - single.start : end - single.start]
-                assert same is not None, "there are values, or one item"
-                yield (number,), same
-                continue
-            (old,) = self._decoded([(number,)])
-            chunk = self.writable_chunk((number,), old)
-            for source, target in runs.parts(begin, end):
-                if same is not None:
-                    chunk[source] = same[source]
-                elif values is not None:
-                    chunk[source] = values[target]
-            yield (number,), chunk
-
     def _merged(
         self, rows: Iterator[Row], values: NDArray[Any] | None
     ) -> Iterator[tuple[Coords, NDArray[Any]]]:
@@ -1854,24 +1538,6 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _MemoryRun:
-    """Chunks of a payload that follow each other, encoded from the memory of the caller."""
-
-    numbers: range
-    items: NDArray[np.uint8]
-    coder: native.Layout
-    threads: int
-    encoded: Iterable[tuple[Coords, bytes | None]]
-
-    def write_to(self, descriptor: int, start: int) -> NDArray[np.int64]:
-        places = self.coder.write_chunks(self.items, descriptor, start, self.threads)
-        return np.frombuffer(places, "<i8")
-
-    def __iter__(self) -> Iterator[tuple[Coords, bytes | None]]:
-        return iter(self.encoded)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _SlotRun:
     """Chunks of one call that the kernel encodes into the files that hold many of them."""
 
@@ -1902,7 +1568,7 @@ class _Fetched(NamedTuple):
 _ABSENT: Final = _Fetched(Inline(b""), None)
 
 
-def _memory_for(
+def memory_for(
     shape: tuple[int, ...], dtype: np.dtype[Any], memory: NDArray[np.uint8] | None
 ) -> NDArray[Any]:
     """Return an array for items that are not kept: in `memory`, if they fit."""
@@ -1975,7 +1641,7 @@ def _coding(schema: ArraySchema) -> tuple[object, ...]:
     return order, serializer, tuple(codecs)
 
 
-def _as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a chunk as the kernel takes it: in C order, and with one axis at least."""
     return np.ascontiguousarray(chunk).reshape(chunk.shape or (1,)).view(dtype)
 
@@ -1985,7 +1651,7 @@ def _of_kernel(layout: native.Layout | HandedLayout) -> native.Layout:
     return layout.kernel if isinstance(layout, HandedLayout) else layout
 
 
-def _key_of(chunks: ChunkMap, coords: tuple[int, ...]) -> str:
+def key_of(chunks: ChunkMap, coords: tuple[int, ...]) -> str:
     """Return the key that holds a chunk; empty where no key does."""
     (location,) = chunks.locate(np.array([coords], np.int64).reshape(1, len(coords)))
     return location.key if isinstance(location, Extent) else ""
@@ -2106,8 +1772,9 @@ class _ChunkContext:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, IngotError):
             key = self._location.key if isinstance(self._location, Extent) else ""
-            error.add_note(_chunk_note(self._chunks, self._coords, key))
+            error.add_note(chunk_note(self._chunks, self._coords, key))
 
 
-def _chunk_note(chunks: ChunkMap, coords: tuple[int, ...], key: str) -> str:
+def chunk_note(chunks: ChunkMap, coords: tuple[int, ...], key: str) -> str:
+    """Return what the message of an error adds about the chunk that it happened in."""
     return f"in chunk {coords}, key {key!r}, of {chunks.store.location}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingot.dtypes import is_variable
 from ingot.engine import ragged, rechunk
+from ingot.engine.payload import FlatEngine
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.rechunk import Box
 from ingot.engine.run import Engine
@@ -94,7 +95,7 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
         return
     tally.chunks += schema.chunk_count
     read = _read(source, target, tally.report)
-    if schema.flat is not None:
+    if isinstance(target, FlatEngine):
         yield target.store_payload(_payload(read, schema))
     elif streaming(target.chunks) is None and Feature.NATIVE in target.chunks.store.features:
         for _, selection, values in read:

@@ -24,7 +24,7 @@ from ingot.containers.ragged import Ragged
 from ingot.containers.table import Table
 from ingot.dtypes import NULLABLE_TEXT
 from ingot.engine import changes
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import (
     ExistsError,
     IngotError,
@@ -452,7 +452,7 @@ class FormatContract:
             chunks = node.chunks
             if schema.flat is not None:
                 # All chunks are stored, and the map of a new array knows no places.
-                data = changes.filled(Engine(chunks, Options()))
+                data = changes.filled(engine_of(chunks, Options()))
                 _assert_below(data, path)
                 store.apply(data)
                 chunks = chunks.reopened(store)
@@ -1130,7 +1130,7 @@ def _changes(chunks: ChunkMap, encoded: bytes) -> Iterator[Callable[[], Commit]]
         yield lambda: chunks.stage({(0, 0): encoded, (1, 0): None})
         yield lambda: chunks.resized((3, 2))[1]
     else:
-        engine = Engine(chunks, Options())
+        engine = engine_of(chunks, Options())
         yield lambda: engine.assign(parse(slice(1, 5), engine.shape), 7)
         yield lambda: changes.resized(engine, (3, 2)).commit
     yield lambda: chunks.described({"units": "m"})[1]

@@ -8,6 +8,7 @@ import pytest
 
 import ingot
 from ingot.engine import changes
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
 from ingot.formats.zarr.v2 import Zarr2Format
@@ -25,7 +26,7 @@ def stored(shape: tuple[int, ...], chunks: tuple[int, ...]) -> MemoryStore:
     array = ingot.create(
         store, shape=shape, dtype="u1", chunks=chunks, codec="none", format="zarr2"
     )
-    grid = Engine(Zarr2Format().open(store).chunks, Options()).chunks.schema.grid
+    grid = engine_of(Zarr2Format().open(store).chunks, Options()).chunks.schema.grid
     edits = [
         Put(".".join(map(str, coords)), b"\x07" * int(np.prod(chunks)))
         for coords in np.ndindex(*grid.counts)
@@ -50,7 +51,7 @@ def test_nothing_comes_to_light_that_lay_beyond_the_edge(
 
 
 def engine(store: MemoryStore | LocalStore, **limits: int) -> Engine:
-    return Engine(Zarr2Format().open(store).chunks, Options(limits=Limits(**limits)))
+    return engine_of(Zarr2Format().open(store).chunks, Options(limits=Limits(**limits)))
 
 
 def test_each_edge_chunk_is_cleared_once_and_before_the_shape() -> None:
@@ -133,7 +134,7 @@ def test_shards_are_staged_one_by_one_and_each_once(tmp_path: Path, name: str) -
     ingot.array(expected, store, **layout)
     # With a cache nothing is left to the native kernel.
     options = Options(cache_bytes=1, limits=Limits(window_bytes=1))
-    small = Engine(Zarr3Format().open(store).chunks, options)
+    small = engine_of(Zarr3Format().open(store).chunks, options)
     selection = parse(KEYS[name], expected.shape)
     expected[KEYS[name]] += 1
     commit = small.assign(selection, expected[KEYS[name]])

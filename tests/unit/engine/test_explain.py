@@ -10,6 +10,7 @@ import ingot
 from ingot import blosc
 from ingot.codecs.codec import ChunkSpec, parse_spelling
 from ingot.engine import kernel as kernels
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.formats.zarr.v2 import Zarr2Format, build_chain
 from ingot.options import Options
@@ -28,7 +29,7 @@ def engine(spelling: str) -> Engine:
     store = MemoryStore()
     node, commit = Zarr2Format().create(store, schema)
     store.apply(commit)
-    made = Engine(node.chunks, Options())
+    made = engine_of(node.chunks, Options())
     numbers = np.random.default_rng(0).integers(0, 1000, (64, 2048), np.int32)
     made.chunks.store.apply(made.assign(parse((slice(0, 64),), (128, 2048)), numbers))
     return made

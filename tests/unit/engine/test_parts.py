@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError, IngotError
 from ingot.options import Options
 from ingot.selection import parse
@@ -238,7 +238,7 @@ def test_a_chunk_that_changes_between_two_batches_is_read_as_a_whole(identified:
     (new,) = other.read([Extent("0.0.0")])
     assert new is not None
     store: Any = Unversioned(noting, identified=identified)
-    engine = Engine(array._handle.value.chunks.reopened(store), Options())
+    engine = engine_of(array._handle.value.chunks.reopened(store), Options())
     key = parse((3, slice(4, 9), 5), SHAPE)
     noting.batches.clear()
     assert np.array_equal(engine.read(key), VALUES[3, 4:9, 5])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError
 from ingot.formats.format import ArrayNode
@@ -20,7 +21,7 @@ def engine(tmp_path: Path) -> Engine:
     ingot.create(tmp_path / "a", shape=(8, 8), dtype="i4", chunks=(2, 2))
     node = Zarr3Format().open(LocalStore(tmp_path / "a", writable=True))
     assert isinstance(node, ArrayNode)
-    return Engine(node.chunks, Options())
+    return engine_of(node.chunks, Options())
 
 
 def announced(engine: Engine) -> set[str]:

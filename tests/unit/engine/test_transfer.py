@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import ingot
 from ingot.codecs.codec import CodecChain
+from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.rechunk import window_shape
-from ingot.engine.run import Engine
 from ingot.engine.transfer import Tally, compare, compare_items, transferred, windows
 from ingot.errors import CorruptionError
 from ingot.schema import ArraySchema, Flat
@@ -78,7 +78,7 @@ def test_any_chunks_become_any_others(drawn, most, format, order):
 
 def engine(values, **layout):
     array = ingot.array(values, **layout)
-    return Engine(array._handle.value.chunks, ingot.Options())
+    return engine_of(array._handle.value.chunks, ingot.Options())
 
 
 def test_compare_names_the_chunk():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import (
     UnsupportedError,
 )
@@ -143,7 +143,7 @@ def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel:
     folder = tmp_path / "table"
     filled(folder, {"a": design(requested(9)), "b": design(requested(9))}, rows=9)
     store = LocalStore(folder, writable=True)
-    engine = Engine(open_array(store, "a"), Options())
+    engine = engine_of(open_array(store, "a"), Options())
     commit = engine.assign(parse(slice(2, 7), (9,)), 50)
     died = RuntimeError("died")
 

@@ -20,7 +20,7 @@ import pytest
 import ingot
 from ingot import blosc
 from ingot.codecs.checksums import crc32c
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import (
     CorruptionError,
     FormatError,
@@ -603,7 +603,7 @@ def test_a_table_is_no_array(place: Place) -> None:
     put(place, table(["a"], "a"))
     node = BcolzFormat().open(store_at(place), "a")
     assert isinstance(node, ArrayNode)
-    engine = Engine(node.chunks, Options())
+    engine = engine_of(node.chunks, Options())
     np.testing.assert_array_equal(engine.read(parse(..., (ROWS,))), DATA)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ingot
 from ingot import native
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError, ExistsError, FormatError, UnsupportedError
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
@@ -76,7 +76,7 @@ def test_chunks_move_as_they_are() -> None:
         end = 16 + int.from_bytes(old[28:32], "little")
         assert after[key][:end] == old[:end]
     # And each shard is an array by itself.
-    engine = Engine(open_array(target, "shard-00001"), Options())
+    engine = engine_of(open_array(target, "shard-00001"), Options())
     assert engine.read(parse(..., (30,))).tolist() == list(range(30, 60))
 
 
@@ -114,7 +114,7 @@ def _arrays(node: Column) -> list[ChunkMap]:
 def _counted(chunks: ChunkMap) -> tuple[Any, ...]:
     shape = chunks.schema.shape
     values = np.arange(shape[0]).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).assign(parse(..., shape), values).edits
+    return engine_of(chunks, Options()).assign(parse(..., shape), values).edits
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -128,11 +128,11 @@ def test_tables_are_read_as_one(rows: int, count: int) -> None:
     assert list(node.columns) == ["a", "n"]
     assert dict(node.attrs) == {"k": 2}
     for chunks in _arrays(node):
-        found = Engine(chunks, Options()).read(parse(..., chunks.schema.shape))
+        found = engine_of(chunks, Options()).read(parse(..., chunks.schema.shape))
         np.testing.assert_array_equal(found, np.arange(rows).astype(found.dtype))
         reopened = chunks.reopened(target)
         assert reopened.schema.shape == (rows,)
-        zones = Engine(chunks, Options()).zones()
+        zones = engine_of(chunks, Options()).zones()
         assert zones is None or zones.known.all()
 
 

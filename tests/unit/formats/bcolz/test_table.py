@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.errors import CorruptionError, NotFoundError, UnsafeError
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
@@ -73,7 +73,7 @@ def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
     assert dropped.names == open_table(store).names == ("first", "c")
     assert not any(key.startswith(("a/", "b/")) for key in content(place))
     for name in ("first", "c"):
-        engine = Engine(open_array(store, name), Options())
+        engine = engine_of(open_array(store, name), Options())
         assert engine.read(parse(..., (3,))).tolist() == [1, 2, 3]
 
 
@@ -137,7 +137,7 @@ def test_columns_below_data_without_names(place: Place) -> None:
     inner = node.columns["n"]
     assert isinstance(inner, TableNode)
     assert list(inner.columns) == ["s"]
-    engine = Engine(inner.columns["s"].chunks, Options())  # type: ignore[union-attr]
+    engine = engine_of(inner.columns["s"].chunks, Options())  # type: ignore[union-attr]
     assert engine.read(parse(..., (3,))).tolist() == [1, 2, 3]
 
 

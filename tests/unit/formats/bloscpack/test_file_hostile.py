@@ -10,7 +10,7 @@ from tests.limited import run_limited
 
 # What follows the used bytes of the metadata, and spare offsets, have no meaning.
 _DAMAGE = """
-from ingot.engine.run import Engine
+from ingot.engine.payload import engine_of
 from ingot.formats.bloscpack.array import open_array
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS
@@ -23,7 +23,7 @@ values = np.arange(60, dtype="<i2").reshape(20, 3)
 def read(data):
     chunks = open_array(MemoryStore({"a.blp": data}), "a.blp")
     schema = chunks.schema
-    return Engine(chunks, options).read(parse(..., schema.shape)), dict(schema.attrs)
+    return engine_of(chunks, options).read(parse(..., schema.shape)), dict(schema.attrs)
 
 for checksum in list(CHECKSUMS)[int(sys.argv[1]) :: 3]:
     store = MemoryStore()
