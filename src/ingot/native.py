@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 38
+ABI = 39
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -287,13 +287,14 @@ class Layout(Protocol):
         end: int,
         spare: float,
         threads: int,
-    ) -> "tuple[bytes, int, list[Trouble]]":
+    ) -> "tuple[bytes, int, int | None, list[Trouble]]":
         """Encode the chunks ``only`` of a box into an open super-chunk file.
 
         They go into gaps, each a first byte and one behind the last, or from ``end`` on, with a
         fraction ``spare`` of its size behind each. Returns number, start and size of each, as
-        64-bit integers, with a start of -1 for a chunk of nothing but the fill value; and the new
-        end. Nothing refers to them yet.
+        64-bit integers, with a start of -1 for a chunk of nothing but the fill value; the new end;
+        without gaps the CRC-32 of the bytes from ``end`` on; and the chunks that failed. Nothing
+        refers to them yet.
         """
 
     def write_rows(
@@ -305,7 +306,7 @@ class Layout(Protocol):
         end: int,
         spare: float,
         threads: int,
-    ) -> "tuple[bytes, int, list[Trouble]]":
+    ) -> "tuple[bytes, int, int | None, list[Trouble]]":
         """Do the same with rows that get new values, see ``assign_rows``; they share one file."""
 
     def copy_chunks(
@@ -691,6 +692,18 @@ def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[..., int] | None":
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., int]", getattr(compiled, name))
+
+
+def join_crc32(before: int, behind: int, length: int) -> int | None:
+    """Return the CRC-32 of bytes in two parts, given those of both and the length of the second.
+
+    None when the twin runs.
+
+    >>> join_crc32(0x2D98_4E36, 0, 0) in (0x2D98_4E36, None)
+    True
+    """
+    compiled = _compiled()
+    return None if compiled is None else compiled.join_crc32(before, behind, length)
 
 
 class OpenFile(Protocol):

@@ -28,6 +28,12 @@ pub fn crc32(py: Python<'_>, data: &Bound<'_, PyAny>, before: u32) -> PyResult<u
     Ok(if before == 0 { behind } else { joined_crc32(before, behind, buffer.len_bytes()) })
 }
 
+/// The CRC-32 of bytes in two parts, given that of each and the length of the second.
+#[pyfunction]
+pub fn join_crc32(before: u32, behind: u32, length: usize) -> u32 {
+    joined_crc32(before, behind, length)
+}
+
 /// The checksums of several buffers, as they are stored; the buffers are shared out over threads.
 #[pyfunction]
 pub fn digests(

@@ -64,6 +64,9 @@ pub enum PyImage {
     Held(Py<PyBytes>),
 }
 
+/// Number, start and size of chunks in a super-chunk file, its end, the CRC-32 of what was written, failures.
+type Slotted = (Py<PyBytes>, u64, Option<u32>, Failures);
+
 /// Coordinates and bytes of each encoded chunk; no bytes when it holds nothing but the fill value.
 type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
 /// An array of a search, its comparisons, and its chunks where the caller hands them over.
@@ -612,7 +615,8 @@ impl PyLayout {
     /// Encode the chunks of a box that lie in one super-chunk file, those of the numbers `only` among the
     /// chunks that it touches, and write them into the open file `target`: into `gaps`, or from `end` on, with
     /// a fraction `spare` of its size behind each. Return the number, the start and the size of each, as 64-bit
-    /// integers, with a start of -1 for one that holds nothing but the fill value; and the new end.
+    /// integers, with a start of -1 for one that holds nothing but the fill value; the new end; without gaps the
+    /// CRC-32 of all bytes from `end` on; and the chunks that failed.
     #[allow(clippy::too_many_arguments, reason = "a box, and the room of a file")]
     fn write_box(
         &self,
@@ -626,7 +630,7 @@ impl PyLayout {
         end: u64,
         spare: f64,
         threads: usize,
-    ) -> PyResult<(Py<PyBytes>, u64, Failures)> {
+    ) -> PyResult<Slotted> {
         let buffer = PyUntypedBuffer::get(values)?;
         let memory = buffers::readable(&buffer)?;
         self.check_itemsize(&buffer)?;
@@ -639,7 +643,8 @@ impl PyLayout {
             staging::encode(&selection, &files, None, write, threads, workspace, interrupt)
         })?;
         let places = made.into_iter().map(|each| (self.0.grid.number(&each.coords), each.kept));
-        Ok((pack_places(py, places), writer.finish()?, failures(py, found)?))
+        let (end, checksum) = writer.finish()?;
+        Ok((pack_places(py, places), end, checksum, failures(py, found)?))
     }
 
     /// The same for rows that get new values, as of `assign_rows`; their chunks lie in one file.
@@ -654,7 +659,7 @@ impl PyLayout {
         end: u64,
         spare: f64,
         threads: usize,
-    ) -> PyResult<(Py<PyBytes>, u64, Failures)> {
+    ) -> PyResult<Slotted> {
         // Copied: another thread may change them after they were checked.
         let rows = rows.to_vec(py)?;
         let buffer = PyUntypedBuffer::get(values)?;
@@ -671,7 +676,8 @@ impl PyLayout {
             Some(Made::Slotted(place)) => (number, Some(place)),
             _ => (number, None),
         });
-        Ok((pack_places(py, places), writer.finish()?, failures(py, found)?))
+        let (end, checksum) = writer.finish()?;
+        Ok((pack_places(py, places), end, checksum, failures(py, found)?))
     }
 
     /// Encode the chunks `first..last` of the array `target`: this one without the rows `removed`, whose

@@ -61,7 +61,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 38)?;
+    module.add("ABI", 39)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
@@ -93,6 +93,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(checksums::join_crc32, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::digests, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

@@ -115,8 +115,8 @@ Part = TypeVar("Part")
 
 _Room: TypeAlias = tuple[int, Sequence[tuple[int, int]], int, float]
 """An open file, its gaps, its end, and the fraction of room behind a chunk at the end."""
-_Written: TypeAlias = "tuple[bytes, int, list[native.Trouble]]"
-"""The number, the start and the size of chunks; the new end of their file; chunks that failed."""
+_Written: TypeAlias = "tuple[bytes, int, int | None, list[native.Trouble]]"
+"""Number, start and size of chunks; the end of their file; a checksum; chunks that failed."""
 
 
 class ChunkFailure(NamedTuple):
@@ -1548,10 +1548,10 @@ class _SlotRun:
 
     def write_to(
         self, part: slice, descriptor: int, gaps: Sequence[tuple[int, int]], end: int, spare: float
-    ) -> tuple[NDArray[np.int64], int]:
-        places, end, troubles = self.write(part, (descriptor, gaps, end, spare))
+    ) -> tuple[NDArray[np.int64], int, int | None]:
+        places, end, checksum, troubles = self.write(part, (descriptor, gaps, end, spare))
         self.engine.raise_first(troubles)
-        return np.frombuffer(places, "<i8").reshape(-1, 3), end
+        return np.frombuffer(places, "<i8").reshape(-1, 3), end, checksum
 
     def commit(self) -> Commit:
         return self.chunks.stage_slots(self)

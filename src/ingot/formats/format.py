@@ -306,11 +306,12 @@ class SlotRun(Protocol):
 
     def write_to(
         self, part: slice, descriptor: int, gaps: Sequence[tuple[int, int]], end: int, spare: float
-    ) -> tuple[NDArray[np.int64], int]:
+    ) -> tuple[NDArray[np.int64], int, int | None]:
         """Encode some of the chunks into an open file: into gaps, or from `end` on.
 
         Behind a chunk at the end lies a fraction `spare` of its size. Return the number, the start
-        and the size of each, a start of -1 for one of nothing but the fill value; and the new end.
+        and the size of each, a start of -1 for one of nothing but the fill value; the new end; and
+        without gaps the CRC-32 of the bytes up to there.
         """
         ...
 

@@ -579,6 +579,11 @@ class FilePiece(Protocol):
         """Yield the same bytes, for a store without files; only one of the two is called, once."""
         ...
 
+    @property
+    def checksum(self) -> int | None:
+        """The CRC-32 of the bytes that it has written; None where that is not known."""
+        ...
+
 
 def is_file_piece(piece: "Piece") -> TypeGuard[FilePiece]:
     """Return whether a piece writes itself into a file.

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from ingot import native, signals
 from ingot.errors import CorruptionError, LimitError, NotFoundError
@@ -641,6 +641,7 @@ class _Archive:
 
     draft: _Draft
     opened: _Opened | None
+    checksum: ClassVar[None] = None
 
     def write_to(self, descriptor: int, start: int) -> int:
         """Write the archive from a place of a file on, and return its length."""

@@ -389,6 +389,7 @@ class _RunPiece:
     """All chunks of a new file, which note how long each of them is."""
 
     __slots__ = ("_lengths", "_run")
+    checksum: ClassVar[None] = None
 
     def __init__(self, run: ChunkRun, lengths: list[int]) -> None:
         self._run = run

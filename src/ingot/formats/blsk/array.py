@@ -803,11 +803,12 @@ class _SlotPiece:
     gaps: Sequence[tuple[int, int]] = ()
     places: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     end: int = 0
+    checksum: int | None = None
 
     def write_to(self, descriptor: int, start: int) -> int:
         """Write the chunks into gaps of a file, or from a place on; return how long it got."""
         written = self.run.write_to(self.part, descriptor, self.gaps, start, self.spare)
-        self.places, self.end = written
+        self.places, self.end, self.checksum = written
         return self.end - start
 
     def __iter__(self) -> Iterator[Buffer]:

@@ -36,6 +36,7 @@ __all__ = [
     "Truncated",
     "Written",
     "checksum",
+    "joined_checksum",
     "pack",
     "parse",
     "read_journal",
@@ -149,6 +150,17 @@ def checksum(data: Buffer, before: int = 0) -> int:
     ('0xcbf43926', '0xcbf43926')
     """
     return (native.checksum("crc32") or zlib.crc32)(data, before)
+
+
+def joined_checksum(before: int | None, behind: int | None, length: int) -> int | None:
+    """Return the CRC-32 of two parts, the second of so many bytes; None where it is not known.
+
+    >>> joined_checksum(None, 5, 7) is None
+    True
+    """
+    if before is None or behind is None:
+        return None
+    return native.join_crc32(before, behind, length)
 
 
 def pack(journal: Journal) -> bytes:

@@ -29,7 +29,7 @@ from ingot.stores.local.files import (
     stage_copy,
     write_piece,
 )
-from ingot.stores.local.journal import checksum, read_journal
+from ingot.stores.local.journal import checksum, joined_checksum, read_journal
 from ingot.stores.local.lock import (
     LockState,
     NoLock,
@@ -274,8 +274,10 @@ class LocalStore:
         source = staged_key(key, transaction)
         self.announce_staging(transaction)
         size = 0
-        # A commit that needs the checksum of a value without one reads the value.
-        sum_of_all = 0 if head is None else None
+        # Without those that the head replaces. A commit that needs the checksum of a value without
+        # one reads the value.
+        sum_of_all: int | None = 0
+        replaced = 0
         directory = self._files.create(sync=False)
         try:
             directory.make_folder(key.rpartition("/")[0])
@@ -284,17 +286,26 @@ class LocalStore:
                 try:
                     for piece in pieces:
                         if is_file_piece(piece):
-                            size += write_piece(directory, file, size, piece)
-                            sum_of_all = None
+                            length = write_piece(directory, file, size, piece)
+                            sum_of_all = joined_checksum(sum_of_all, piece.checksum, length)
+                            size += length
                             continue
                         signals.check()
                         part = cast(Buffer, piece)
                         directory.write(file, size, part)
-                        size += memoryview(part).nbytes
-                        if sum_of_all is not None:
+                        if head is None and sum_of_all is not None:
                             sum_of_all = checksum(part, sum_of_all)
+                        elif not size:
+                            replaced = memoryview(part).nbytes
+                        else:
+                            sum_of_all = None  # It is rarely needed, and takes long.
+                        size += memoryview(part).nbytes
                     if head is not None:
-                        directory.write(file, 0, head())
+                        first = head()
+                        directory.write(file, 0, first)
+                        known = memoryview(first).nbytes == replaced
+                        before = checksum(first) if known and sum_of_all is not None else None
+                        sum_of_all = joined_checksum(before, sum_of_all, size - replaced)
                 finally:
                     directory.close_file(file)
             except BaseException:

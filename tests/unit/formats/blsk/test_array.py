@@ -1,6 +1,7 @@
 """Arrays in super-chunk files: what lies on disk, and what becomes of files by other programs."""
 
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot import native
 from ingot.errors import CorruptionError, IngotError, UnsupportedError
 from ingot.formats import trailer
 from ingot.formats.blsk.array import BlskMap, DatasetDocuments
 from ingot.formats.blsk.chunk_file import SuperChunk
 from ingot.formats.blsk.slots import split
-from ingot.stores import MemoryStore
+from ingot.stores import Extent, LocalStore, MemoryStore, Move
 from tests.blsk_reader import read
 from tests.storage import Place, content, put
 
@@ -701,3 +703,24 @@ def test_a_writer_reads_what_it_has_written(tmp_path: Path) -> None:
         assert np.array_equal(array[...], values)
     array.resize((11,))
     assert np.array_equal(array[...], values[:11])
+
+
+def test_new_files_are_staged_with_their_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, found = LocalStore.stage_pieces, []
+
+    def staged(store: LocalStore, key: str, pieces: Any, **settings: Any) -> Move:
+        move = stage(store, key, pieces, **settings)
+        (data,) = store.read([Extent(move.source)])
+        found.append((move.size == len(data or b""), move.checksum, zlib.crc32(data or b"")))
+        return move
+
+    monkeypatch.setattr(LocalStore, "stage_pieces", staged)
+    values = np.random.default_rng(3).integers(0, 2**50, 40_000)
+    for spare in (0, 0.1, 1):
+        written(tmp_path / f"{spare}", values, chunks=3000, spare=spare)
+    assert len(found) == 12
+    # Only the kernel knows them without reading the files again.
+    kernel = native.choice().name == "native"
+    assert all(same and stated == (fact if kernel else None) for same, stated, fact in found)

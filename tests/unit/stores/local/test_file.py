@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot import native
 from ingot.errors import ExistsError, LockedError, NotFoundError
 from ingot.stores import (
     Commit,
@@ -89,6 +90,8 @@ def test_the_head_of_a_staged_value_is_written_last(
 class Written:
     """A piece that can write itself; `ways` notes how it was written."""
 
+    checksum: int | None = None
+
     def __init__(self, *parts: bytes) -> None:
         self.parts = parts
         self.ways: list[str] = []
@@ -118,6 +121,27 @@ def test_a_piece_writes_itself_and_no_checksum_is_known_then(store: FileStore) -
         "a", b"A.alphabeta"
     )
     assert piece.ways == ["parts"]
+
+
+def test_a_piece_that_knows_its_checksum_is_not_read_again(store: FileStore) -> None:
+    piece = Written(b"alpha", b"beta")
+    piece.checksum = zlib.crc32(b"alphabeta")
+    kernel = native.choice().name == "native"
+    for head, given, expected in (
+        (lambda: b"head", [b"....", piece], b"headalphabeta"),
+        (None, [b"....", piece, b"end"], b"....alphabetaend"),
+    ):
+        edit = put_pieces(store, "a.bin", given, head=head)
+        assert isinstance(edit, Move)
+        assert edit.checksum == (zlib.crc32(expected) if kernel else None)
+        store.apply(Commit(publish=(edit,)))
+        assert store.read([Extent("a.bin")]) == [expected]
+    # The head replaces a part of the first piece, or the pieces behind it are bytes.
+    for head, given in ((lambda: b"he", [b"....", piece]), (lambda: b"head", [b"....", b"end"])):
+        edit = put_pieces(store, "a.bin", given, head=head)
+        assert isinstance(edit, Move)
+        assert edit.checksum is None
+        store.discard([edit])
 
 
 def test_a_piece_that_cannot_write_itself_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
