@@ -19,6 +19,8 @@ const ENTRY_BYTES: usize = 8;
 const MAGIC: &[u8] = b"blsk";
 const VERSION: u8 = 1;
 const TRAILERS: u8 = 1;
+/// The most files that a call keeps open for chunks to come.
+const MOST_OPEN: usize = 64;
 /// The entry of a chunk that is not stored.
 const ABSENT: i64 = -1;
 
@@ -61,7 +63,7 @@ struct OpenFile {
     starts: Option<Vec<usize>>,
 }
 
-/// The files that a call has opened, each once.
+/// The files that a call has opened: each once, where they are few.
 pub struct OpenFiles<'a> {
     files: &'a SuperChunks,
     root: Option<Root>,
@@ -229,6 +231,9 @@ impl OpenFiles<'_> {
         let (part, patches) = (&self.files.parts[place.0], self.files.patches(key));
         let read = |extent| part.read_head(extent, place.1, itemsize, patches).map(Arc::new);
         let found = extent.map(read).transpose()?;
+        if open.len() >= MOST_OPEN {
+            open.clear(); // Those in use stay open until their chunks are read.
+        }
         open.insert(place, found.clone());
         Ok(found)
     }

@@ -19,6 +19,11 @@ from ingot.stores import Extent, LocalStore, MemoryStore, Move
 from tests.blsk_reader import read
 from tests.storage import Place, content, put
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 FILE = "data/__1__.bin"
 META = ["meta/attributes", "meta/nrows", "meta/storage"]
 
@@ -724,3 +729,18 @@ def test_new_files_are_staged_with_their_checksums(
     # Only the kernel knows them without reading the files again.
     kernel = native.choice().name == "native"
     assert all(same and stated == (fact if kernel else None) for same, stated, fact in found)
+
+
+@pytest.mark.skipif(resource is None, reason="the system limits no open files")
+def test_more_files_are_read_than_can_be_open(tmp_path: Path) -> None:
+    values = np.arange(1, 1201)
+    made(tmp_path / "a", values, chunks=3, superchunksize=1)
+    assert resource is not None
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+    try:
+        array = opened(tmp_path / "a")
+        assert np.array_equal(array[...], values)
+        assert np.array_equal(array[np.arange(0, 1200, 2)], values[::2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
