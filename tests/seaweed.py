@@ -1,24 +1,27 @@
 """An S3 server on loopback for tests: SeaweedFS, started on free ports and killed at the end."""
 
+import ctypes
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
 
 KEY, SECRET = "ingotkey", "ingotsecret"
 _PORTS = ("master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc", "s3", "s3.grpc")
+BUCKETS = ("reading", "contract", "crashes")
 _PATIENCE = 60.0
 
 
@@ -55,23 +58,29 @@ def running() -> Iterator[S3Server]:
     config = Path(folder, "s3.json")
     rights = ["Admin", "Read", "Write", "List", "Tagging"]
     identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
-    config.write_text(json.dumps({"identities": [{**identity, "actions": rights}]}))
+    # Requests without a signature can be changed on their way, for tests.
+    anonymous = {"name": "anonymous", "actions": rights}
+    tests = {**identity, "actions": rights}
+    config.write_text(json.dumps({"identities": [tests, anonymous]}))
     ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
-    named = [
-        f"-{name.replace('.grpc', '.port.grpc')}={port}"
+    named = [f"-{name}.port={port}" for name, port in ports.items() if "." not in name]
+    named += [
+        f"-{name.removesuffix('.grpc')}.port.grpc={port}"
         for name, port in ports.items()
         if "." in name
     ]
-    named += [f"-{name}.port={port}" for name, port in ports.items() if "." not in name]
     command = [
         *(weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *("-filer", "-s3", "-iam=false", f"-s3.config={config}", "-master.telemetry=false"),
+        *("-s3.port.iceberg=0", "-s3.port.lance=0"),
         *("-volume.max=50", "-master.volumeSizeLimitMB=64", f"-filer.localSocket={folder}/socket"),
         *named,
     ]
     log = Path(folder, "log")
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=output, preexec_fn=_end_with_parent
+        )
     try:
         endpoint = f"http://127.0.0.1:{ports['s3']}"
         _wait(process, endpoint, log)
@@ -81,6 +90,12 @@ def running() -> Iterator[S3Server]:
         process.kill()
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when the tests are killed (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -95,27 +110,27 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
-    """Wait until the server writes and reads."""
-    from obstore.store import S3Store
+    """Wait until the server stores objects, and make the buckets."""
+    for bucket in BUCKETS:
+        _make_bucket(process, endpoint, bucket, log)
 
+
+def _make_bucket(process: subprocess.Popen[bytes], endpoint: str, bucket: str, log: Path) -> None:
+    store = S3Store(
+        bucket,
+        endpoint=endpoint,
+        region="us-east-1",
+        access_key_id=KEY,
+        secret_access_key=SECRET,
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
     end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            break
-        with suppress(urllib.error.URLError, OSError):
-            try:
-                urllib.request.urlopen(endpoint, timeout=1)
-            except urllib.error.HTTPError as error:
-                if error.code == 403:
-                    store = S3Store(
-                        "probe",
-                        endpoint=endpoint,
-                        region="us-east-1",
-                        access_key_id=KEY,
-                        secret_access_key=SECRET,
-                        client_options={"allow_http": True},
-                    )
-                    store.put("ready", b"yes")
-                    return
-        time.sleep(0.05)
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            store.put("ready", b"yes")
+        except (BaseError, OSError):
+            time.sleep(0.05)
+        else:
+            return
     pytest.skip(f"the S3 server does not start: {log.read_bytes()[-300:]!r}")

@@ -18,10 +18,10 @@ from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import (
-    ATTEMPTS,
     NO_VERSION,
     Version,
     WriteTurn,
+    attempts,
     discard,
     is_switching,
     settled_number,
@@ -331,7 +331,7 @@ class Handle(Generic[Value]):
         """Read the version before and after `use`, until it is the same; then take a lock."""
         assert self._versioned is not None
         read_version = self._versioned.version
-        for _ in range(ATTEMPTS):
+        for _ in range(attempts(self._versioned)):
             version = read_version()
             if is_switching(version):
                 break

@@ -35,6 +35,7 @@ __all__ = [
     "Versioned",
     "WriteTurn",
     "announce_staging",
+    "attempts",
     "copied",
     "current_number",
     "discard",
@@ -53,7 +54,7 @@ __all__ = [
 Result = TypeVar("Result")
 
 ATTEMPTS: Final = 5
-"""How many times a reader tries before it takes a lock."""
+"""How many times a reader tries before it takes a lock, unless the store says otherwise."""
 
 NO_VERSION: Final = -1
 """The number of no version."""
@@ -160,6 +161,17 @@ class StoreProbe:
         return False
 
 
+def attempts(states: Versioned) -> int:
+    """Return how many times a reader of a store tries before it takes a lock.
+
+    >>> from ingot.stores import MemoryStore
+    >>> attempts(MemoryStore())
+    5
+    """
+    own: int = getattr(states, "read_attempts", ATTEMPTS)
+    return own
+
+
 def version_probe(states: Versioned) -> VersionProbe:
     """Return the probe of a store: its own, or one that reads the version each time.
 
@@ -209,7 +221,7 @@ def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Resul
     states = versioned(store)
     if states is None:
         return read(store), None
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts(states)):
         version = states.version()
         if is_switching(version):
             break

@@ -5,11 +5,11 @@ credentials and whole addresses, so messages are made anew: the status, the code
 the key.
 """
 
+import functools
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from ingot import signals
 from ingot.errors import (
@@ -36,6 +36,7 @@ __all__ = [
     "Obstore",
     "RangeError",
     "Requested",
+    "Tag",
     "obstore_module",
 ]
 
@@ -51,10 +52,18 @@ _REFUSED: Final = ("ConnectionRefused", "dns error", "ConnectError", "Connect,")
 _CUT: Final = ("IncompleteMessage", "Body", "end of file", "UnexpectedEof", "unexpected EOF")
 _REDIRECTED: Final = ("redirect", "Redirect")
 
-ABSENT: Final = "*absent*"
+
+class Tag(NamedTuple):
+    """What changes with every version of an object: its ETag, and its number where it has one."""
+
+    etag: str | None
+    number: str | None = None
+
+
+ABSENT: Final = Tag("*")
 """The condition that an object does not exist yet."""
 
-Condition = str | None
+Condition: TypeAlias = Tag | None
 """What a PUT depends on: the tag of the object that it replaces, `ABSENT`, or nothing."""
 
 
@@ -70,14 +79,14 @@ class Requested(NamedTuple):
     """A request of bytes; with a tag, of the object that has this tag."""
 
     span: ObjectRange
-    tag: str | None = None
+    tag: Tag | None = None
 
 
 class FetchedObject(NamedTuple):
     """An object, or a part of one: its bytes, its tag, and the size of the whole object."""
 
     data: bytes
-    tag: str | None
+    tag: Tag
     size: int
 
 
@@ -91,6 +100,16 @@ def obstore_module() -> Any:
             "object stores need obstore: pip install 'ingot-store[cloud]'"
         ) from None
     return obstore
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: those of a parent do not survive a fork."""
+    return _pool(count, signals.forks())
+
+
+@functools.lru_cache(maxsize=8)
+def _pool(count: int, forks: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="ingot-objects")
 
 
 class ObjectClient:
@@ -111,9 +130,15 @@ class ObjectClient:
         self.prefix: Final = prefix
         self._concurrency = concurrency
         self._ranged = True
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
-        self._lock = threading.Lock()
         self._exceptions = obstore_module().exceptions
+
+    def walk(self) -> Iterator[str]:
+        """Yield all keys."""
+        try:
+            for batch in self.store.list(self.prefix.removesuffix("/") or None):
+                yield from (each["path"].removeprefix(self.prefix) for each in batch)
+        except Exception as error:
+            raise self._failed(error, "") from None
 
     def below(self, prefix: str) -> "ObjectClient":
         """Return a client of the same store below another prefix."""
@@ -126,7 +151,8 @@ class ObjectClient:
         """
         if len(items) < 2:
             return [call(item) for item in items]
-        futures = [self._threads().submit(call, item) for item in items]
+        submit = _threads(self._concurrency).submit
+        futures = [submit(call, item) for item in items]
         failed: BaseException | None = None
         results = []
         for future in futures:
@@ -145,7 +171,9 @@ class ObjectClient:
     def get(self, wanted: Requested) -> FetchedObject | None:
         """Return what a request finds; None for an object that is absent."""
         (key, start, stop), tag = wanted
-        options: dict[str, Any] = {} if tag is None else {"if_match": tag}
+        options: dict[str, Any] = {}
+        if tag is not None and tag.etag is not None:
+            options["if_match"] = tag.etag
         if (start, stop) == (0, 0):
             options["head"] = True
         elif self._ranged and stop is not None:
@@ -180,20 +208,21 @@ class ObjectClient:
             )
         if "range" not in options and data:
             data = data[start:stop]
-        return FetchedObject(data, meta["e_tag"], meta["size"])
+        return FetchedObject(data, Tag(meta["e_tag"], meta["version"]), meta["size"])
 
-    def put(self, key: str, data: Buffer, condition: Condition = None) -> str | None:
+    def put(self, key: str, data: Buffer, condition: Condition = None) -> Tag:
         """Store an object and return its tag; `ConflictError` if the condition is not true."""
         mode: Any = "overwrite"
         if condition is not None:
-            mode = "create" if condition == ABSENT else {"e_tag": condition}
+            fields = {"e_tag": condition.etag, "version": condition.number}
+            named = {name: value for name, value in fields.items() if value is not None}
+            mode = "create" if condition == ABSENT else named
         value = memoryview(data).cast("B") if memoryview(data).nbytes else b""
         try:
             answer = self.store.put(self.prefix + key, value, mode=mode, use_multipart=False)
         except Exception as error:
             raise self._failed(error, key, writing=True) from None
-        tag: str | None = answer["e_tag"]
-        return tag
+        return Tag(answer["e_tag"], answer["version"])
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects; those that are absent stay absent."""
@@ -216,10 +245,12 @@ class ObjectClient:
         except Exception as error:
             raise self._failed(error, f"{folder}/") from None
         names = {f"{each.removeprefix(lead).rstrip('/')}/" for each in found["common_prefixes"]}
-        names |= {each["path"].removeprefix(lead) for each in found["objects"]}
+        # Some servers list an empty folder as an object.
+        paths = (each["path"] for each in found["objects"])
+        names |= {path.removeprefix(lead) for path in paths if path.startswith(lead)}
         return iter(sorted(names))
 
-    def _behind(self, key: str, tag: str | None, start: int) -> FetchedObject | None:
+    def _behind(self, key: str, tag: Tag | None, start: int) -> FetchedObject | None:
         """Return the answer to a request of bytes behind the end of an object."""
         found = self.get(Requested(ObjectRange(key, 0, 0), tag))
         if found is not None and found.size > start:
@@ -229,17 +260,11 @@ class ObjectClient:
             )
         return found
 
-    def _threads(self) -> ThreadPoolExecutor:
-        """Return the threads of this process: those of a parent do not survive a fork."""
-        with self._lock:
-            if self._pool is None or self._pool[0] != signals.forks():
-                pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="ingot-objects")
-                self._pool = signals.forks(), pool
-            return self._pool[1]
-
     def _failed(self, error: Exception, key: str, *, writing: bool = False) -> IngotError:
         """Return our error for one of obstore, without its text."""
         text, kinds = str(error), self._exceptions
+        if not isinstance(error, kinds.BaseError | OSError | NotImplementedError):
+            raise error
         where = f"{self.where}: key {key!r}"
         if isinstance(error, kinds.AlreadyExistsError):
             return ConflictError(f"{where}: exists already")
@@ -247,6 +272,8 @@ class ObjectClient:
             return ConflictError(f"{where}: changed meanwhile")
         if isinstance(error, kinds.NotSupportedError | NotImplementedError):
             return UnsupportedError(f"{where}: the store does not support the request")
+        if not writing and _has(text, _IGNORED_RANGE):
+            return UnsupportedError(f"{where}: the server ignores ranges")
         if not writing and _has(text, _RANGE):
             return RangeError(f"{where}: a range behind its end")
         said = _said(text)
@@ -269,7 +296,6 @@ def _said(text: str) -> str:
     if status is not None:
         return f"{status[1]} {code[1]}" if code else f"status {status[1]}"
     for words, meaning in (
-        (_IGNORED_RANGE, "the server ignores ranges, and sent the whole object"),
         (_TIMED_OUT, "no answer in time"),
         (_REFUSED, "no connection to the server"),
         (_REDIRECTED, "the server sends the request elsewhere"),

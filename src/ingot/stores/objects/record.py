@@ -10,13 +10,14 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ingot.errors import CorruptionError, UnsupportedError
 from ingot.stores.local import journal as journals
 from ingot.stores.local.journal import Journal
+from ingot.stores.objects.client import Tag
 
-__all__ = ["Record", "State", "pack", "parse"]
+__all__ = ["Record", "State", "StoredRecord", "pack", "parse"]
 
 _MAGIC: Final = b"\x89IngotO\n"
 _VERSION: Final = 1
@@ -49,6 +50,13 @@ class Record:
     beat: int = 0
     writer: str = ""
     journal: Journal | None = None
+
+
+class StoredRecord(NamedTuple):
+    """The record as it is stored, with its tag; both are None where there is none."""
+
+    record: Record | None
+    tag: Tag | None
 
 
 def pack(record: Record) -> bytes:

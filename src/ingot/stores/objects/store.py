@@ -8,7 +8,7 @@ object, see `ingot.stores.objects.record`; readers compare it, and take no lock.
 import dataclasses
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from ingot.errors import AccessError, LockedError, RemoteError, UnsafeError, UnsupportedError
@@ -22,9 +22,11 @@ from ingot.stores.objects.client import (
     ObjectClient,
     Obstore,
     Requested,
+    Tag,
 )
 from ingot.stores.objects.ranges import ObjectRange, cut, spans_of
-from ingot.stores.objects.record import Record, State
+from ingot.stores.objects.record import State, StoredRecord
+from ingot.stores.objects.turn import ObjectTurn
 from ingot.stores.objects.url import ObjectURL
 from ingot.stores.store import (
     READING,
@@ -44,23 +46,21 @@ from ingot.stores.versions import Version, version_number
 
 __all__ = ["ObjectReading", "ObjectStore"]
 
+LEASE: Final = 15.0
+"""After how many seconds without a sign of life a writer counts as dead."""
+WAIT: Final = 60.0
+"""How many seconds a thread waits for another one, beside the time of a lease."""
+
 # How many times a read begins anew because an object changed while its ranges were fetched.
 _ATTEMPTS: Final = 5
 # Added to the numbers of versions that were read together with documents, see `load_ahead`.
 _AHEAD: Final = 1 << 62
 
 
-class Stored(NamedTuple):
-    """The record as it is stored, with its tag; both are None where there is none."""
-
-    record: Record | None
-    tag: str | None
-
-
 class _Ahead(NamedTuple):
     """What was fetched before it was asked for: the record, and documents."""
 
-    stored: Stored
+    stored: StoredRecord
     found: Mapping[str, tuple[ObjectRange, FetchedObject | None]]
 
 
@@ -85,18 +85,30 @@ class ObjectStore:
         *,
         file: str | None = None,
         writable: bool = False,
+        single_writer: bool = False,
+        lease: float = LEASE,
     ) -> None:
         self._url: Final = store if isinstance(store, ObjectURL) else None
         if isinstance(store, ObjectURL):
             lead = _lead(store.path)
             self.client = ObjectClient(store.store(), str(store), lead, store.concurrency)
             writable = writable and store.writable
+            single_writer = bool(store.setting("single_writer", single_writer))
+            lease = float(store.setting("lease", lease))
         else:
             self.client = ObjectClient(store, _shown(store, prefix), _lead(prefix))
         self.key: Final = file
         """The key of a dataset that is a single object."""
         self.scope: Final = WHOLE if file is None else Scope.of_file(file)
         self._writable = writable
+        self.single_writer: Final = single_writer
+        """Whether the caller answers for it that there is no other writer."""
+        self.lease: Final = lease
+        """After how many seconds without a sign of life another writer takes over."""
+        self.abandoned: Final[set[str]] = set()
+        """The transactions of this store that failed before the record was idle again."""
+        self._writing = threading.Lock()
+        self._turn: tuple[int, ObjectTurn] | None = None
         self._ahead: _Ahead | None = None
         # The number that stands for a version whose documents were fetched together with it.
         self._renamed: tuple[int | None, int] | None = None
@@ -161,7 +173,9 @@ class ObjectStore:
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Apply a commit; an acknowledged request is durable, whatever `durability` is."""
         check_commit(self, commit)
-        raise UnsupportedError(f"{self.location}: objects are only read")
+        if commit.edits:
+            with ObjectTurn(self) as turn:
+                turn.commit(commit)
 
     # One committed state
 
@@ -185,18 +199,21 @@ class ObjectStore:
 
     @contextmanager
     def pin(self) -> Iterator[Store]:
-        """Raise `LockedError`: a reader cannot make writers wait."""
+        """Give the committed state; writers wait until the block ends.
+
+        `LockedError` where the store is opened for reading: that makes no writer wait.
+        """
         if not self._writable:
             raise LockedError(
                 f"{self.location}: writers change the data faster than it is read, and a reader "
                 "cannot make them wait"
             )
-        yield self
+        with ObjectTurn(self):
+            yield self
 
-    def writing(self, *, durability: Durability = "full") -> AbstractContextManager[Any]:
-        """Return a turn to write."""
-        check_commit(self, Commit())
-        raise UnsupportedError(f"{self.location}: objects are only read")
+    def writing(self, *, durability: Durability = "full") -> ObjectTurn:
+        """Return a turn to write; an acknowledged request is durable."""
+        return ObjectTurn(self)
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: it is sent with the commit."""
@@ -204,6 +221,9 @@ class ObjectStore:
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Do nothing: nothing was staged."""
+
+    read_attempts: Final = 50
+    """How many times a reader tries: writers switch the state within a few requests."""
 
     # Requests
 
@@ -242,7 +262,8 @@ class ObjectStore:
         self._renamed = sequence, _AHEAD + self._aheads
         asked = [f"{client.prefix}{span.key}" for client, span in wanted[1:]]
         pairs = zip(asked, found, strict=True)
-        return frozenset(key for key, each in pairs if each is not None)
+        # Some servers answer for a folder as for an object without bytes.
+        return frozenset(key for key, each in pairs if each is not None and each.size > 0)
 
     def fetch(
         self, wanted: Sequence[Requested], *, confirm: bool = False
@@ -264,16 +285,43 @@ class ObjectStore:
         self._confirmed.stored = self._parsed(found[-1]) if confirm else None
         return found[: len(wanted)]
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredRecord:
+        """Return the record; that of a turn, or one that was fetched ahead, without a request."""
+        turn = self._turn
+        if turn is not None and turn[0] == threading.get_ident():
+            held = turn[1].stored
+            if held is not None:
+                return held
+        return self.stored_now() if self._ahead is None else self._ahead.stored
+
+    def stored_now(self) -> StoredRecord:
         """Return the record as it is stored now."""
-        if self._ahead is not None:
-            return self._ahead.stored
         (found,) = self.client.fetch([Requested(ObjectRange(self.scope.journal, 0, None))])
         return self._parsed(found)
 
-    def confirmed(self) -> Stored:
+    def begin_turn(self, turn: ObjectTurn) -> None:
+        """Note that a thread writes, after waiting for the other threads that do."""
+        if not self._writing.acquire(timeout=self.lease + WAIT):
+            raise LockedError(f"{self.location}: held by another thread of this process")
+        # A writer reads again what was fetched ahead.
+        self._ahead = self._renamed = None
+        self._turn = threading.get_ident(), turn
+
+    def end_turn(self) -> None:
+        """Note that the turn has ended."""
+        self._turn = None
+        self._writing.release()
+
+    @property
+    def proof(self) -> str:
+        """What the support of conditional writes depends on: the server and the bucket."""
+        if self._url is None:
+            return f"{id(self.client.store)} {self.location}"
+        return f"{self._url.scheme}://{self._url.bucket} {self._url.setting('endpoint', '')}"
+
+    def confirmed(self) -> StoredRecord:
         """Return the record as of a time after the last bytes were read by this thread."""
-        stored: Stored | None = getattr(self._confirmed, "stored", None)
+        stored: StoredRecord | None = getattr(self._confirmed, "stored", None)
         self._confirmed.stored = None
         if stored is None:
             self.fetch([], confirm=True)
@@ -288,16 +336,16 @@ class ObjectStore:
         span, found = self._ahead.found[extent.key]
         return (found,) if span.holds(extent) else None
 
-    def _parsed(self, found: FetchedObject | None) -> Stored:
+    def _parsed(self, found: FetchedObject | None) -> StoredRecord:
         if found is None:
-            return Stored(None, None)
+            return StoredRecord(None, None)
         record = records.parse(found.data, f"{self.location}: {self.scope.journal!r}")
         if record.journal is not None:
             for entry in record.journal.entries:
                 self.scope.check(entry.key, self.location)
-        return Stored(record, found.tag)
+        return StoredRecord(record, found.tag)
 
-    def _shown_version(self, stored: Stored) -> Version | None:
+    def _shown_version(self, stored: StoredRecord) -> Version | None:
         record = stored.record
         sequence = None if record is None else record.sequence
         settled = record is None or record.state is not State.DECIDED
@@ -346,7 +394,7 @@ class ObjectReading:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._tags: dict[str, str | None] = {}
+        self._tags: dict[str, Tag] = {}
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent, as `Store.read` does."""
@@ -374,7 +422,7 @@ class ObjectReading:
         done: dict[str, list[bytes] | None] = {}
         left = list(spans)
         # If all tags are known, a record that is found now proves that the objects are as before.
-        confirm = all(self._tags.get(key) is not None for key in left)
+        confirm = all(key in self._tags and self._tags[key].etag for key in left)
         for _ in range(_ATTEMPTS):
             wanted = [Requested(span, self._tags.get(key)) for key in left for span in spans[key]]
             found = iter(self._requested(wanted, confirm=confirm))
@@ -401,8 +449,9 @@ class ObjectReading:
             return False
         if key in self._tags and all(absent):
             raise RemoteError(f"{self._store.location}: key {key!r} was removed while it was read")
-        if not any(absent):
-            self._tags[key] = tags.pop()
+        for part in parts:
+            if part is not None:
+                self._tags[key] = part.tag
         return True
 
     def _requested(
