@@ -5,6 +5,7 @@ the client, since signatures cover it.
 """
 
 import http.client
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +105,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Else the system waits 40 ms before it sends a short body behind its head.
+    disable_nagle_algorithm = True
     server: _Server
     _upstream: http.client.HTTPConnection | None = None
 
@@ -163,3 +166,16 @@ class _Handler(BaseHTTPRequestHandler):
         raise AssertionError
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
+
+
+def main() -> None:
+    """Run a proxy that delays every request, and print its address: `UPSTREAM SECONDS`."""
+    upstream, seconds = sys.argv[1:]
+    with running(upstream) as proxy:
+        proxy.begin(lambda request: Fault(delay=float(seconds)))
+        print(proxy.endpoint, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

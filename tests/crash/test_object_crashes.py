@@ -16,6 +16,7 @@ from ingot.stores import ObjectStore
 from ingot.stores.objects import turn
 from ingot.stores.objects.url import ObjectURL
 from tests import fault_proxy
+from tests.crash import object_crowd
 from tests.fault_proxy import DEAD, FINE, LOST, Fault, FaultProxy, Plan, Request
 from tests.seaweed import S3Server
 
@@ -300,3 +301,10 @@ def test_a_living_writer_is_waited_for(s3_server: S3Server, direct: Options) -> 
         with first.writing(), pytest.raises(LockedError, match="held by process"):
             _opened(url, short).append(np.array([99]))
     assert ingot.open(url, options=direct).shape == (10,)
+
+
+def test_a_crowd_loses_doubles_and_mixes_nothing(s3_server: S3Server) -> None:
+    crowd = object_crowd.run(s3_server, _url(), writers=3, readers=3, seconds=5)
+    assert crowd.wrong == []
+    assert crowd.counts["appends"] > 0
+    assert crowd.counts["reads"] > 0

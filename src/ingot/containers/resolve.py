@@ -7,7 +7,7 @@ dataset is opened as a part of the outermost one. This module moves no data and 
 import builtins
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -123,6 +123,8 @@ class DatasetPath(NamedTuple):
     """What `Format.open` takes: the path in a larger dataset, or the key of a single file."""
     enclosing: Format | None = None
     """The format of the larger dataset."""
+    likely: FormatEntry | None = None
+    """The format that a suffix names and whose documents were found at the place."""
 
     @classmethod
     def of(cls, path: Address, *, writable: bool) -> "DatasetPath":
@@ -450,25 +452,46 @@ def _remote_place(url: "ObjectURL", *, writable: bool) -> DatasetPath:
     it, and whether the address is that of a single object.
     """
     store = objects.ObjectStore.from_url(url, writable=writable)
-    entries = FORMATS.entries.values()
+    named = entry_of_suffix(url.path)
+    if named is not None and named.documents:
+        existing = _load_ahead(store, url, (named,))
+        if not existing.isdisjoint(prefix(url.path) + marker for marker in named.markers):
+            return _enclosed(url, (named,), existing, writable=writable) or DatasetPath(
+                store, str(url), likely=named
+            )
+    entries = tuple(FORMATS.entries.values())
+    existing = _load_ahead(store, url, entries)
+    # A web server has a page for a folder, too.
+    inside = prefix(url.path)
+    if url.path in existing and not any(inside and key.startswith(inside) for key in existing):
+        return _remote_file(url, writable=writable)
+    return _enclosed(url, entries, existing, writable=writable) or DatasetPath(store, str(url))
+
+
+def _load_ahead(
+    store: "objects.ObjectStore", url: "ObjectURL", entries: Sequence[FormatEntry]
+) -> frozenset[str]:
+    """Fetch the documents of formats at an address, and return what exists there and around it."""
     names = [name for entry in entries for group in entry.documents for name in group]
     names += [marker for entry in entries for marker in entry.markers]
-    marks = {mark for entry in entries for mark in entry.encloses}
-    folders = list(_folders_above(url.path))
-    above = [f"{prefix(folder)}{mark}" for folder in folders for mark in sorted(marks)]
-    own = [url.path] if url.path else []
-    existing = store.load_ahead(names, json.LARGEST + 1, beyond=[*own, *above])
-    # A web server has a page for a folder, too.
-    if url.path in existing and existing.isdisjoint(prefix(url.path) + name for name in names):
-        return _remote_file(url, writable=writable)
-    for folder in folders:
+    marks = sorted({mark for entry in entries for mark in entry.encloses})
+    above = [prefix(folder) + mark for folder in _folders_above(url.path) for mark in marks]
+    own = [url.path] if url.path and any(entry.is_file for entry in entries) else []
+    return store.load_ahead(names, json.LARGEST + 1, beyond=[*own, *above])
+
+
+def _enclosed(
+    url: "ObjectURL", entries: Sequence[FormatEntry], existing: frozenset[str], *, writable: bool
+) -> DatasetPath | None:
+    """Return the place of a dataset as a part of the outermost one that has it; None without."""
+    for folder in _folders_above(url.path):
         inner = url.path[len(prefix(folder)) :]
         for entry in entries:
-            if any(f"{prefix(folder)}{mark}" in existing for mark in entry.encloses):
+            if any(prefix(folder) + mark in existing for mark in entry.encloses):
                 outer = objects.ObjectStore.from_url(url.at(folder), writable=writable)
                 if _encloses(outer, entry, inner):
                     return DatasetPath(outer, str(url), None, inner, FORMATS[entry.name])
-    return DatasetPath(store, str(url))
+    return None
 
 
 def _remote_file(url: "ObjectURL", *, writable: bool) -> DatasetPath:
@@ -579,7 +602,7 @@ def _detected(
     place: DatasetPath, view: Store
 ) -> tuple[DatasetPath, FormatEntry | None, Mapping[str, bytes | None] | None]:
     """Return where the dataset at a path is, its format by its content, and its documents."""
-    entries = FORMATS.entries.values()
+    entries = FORMATS.entries.values() if place.likely is None else (place.likely,)
     entry = documents = None
     if place.file is None:
         entry, documents = detect_folder(view, entries, place.inner) or (None, None)
