@@ -60,6 +60,8 @@ class FaultProxy:
     endpoint: str
     plan: Plan = lambda request: FINE
     requests: list[Request] = field(default_factory=list)
+    sent: int = 0
+    """How many bytes of bodies were sent to clients."""
     _lock: Any = field(default_factory=threading.Lock)
 
     def begin(self, plan: Plan) -> None:
@@ -142,6 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length if self.command == "HEAD" else str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
+            self.server.proxy.sent += len(data)
             self.wfile.write(data[: len(data) // 2] if fault.cut else data)
         if fault.cut:
             self.close_connection = True

@@ -19,6 +19,7 @@ from ingot.errors import (
     RemoteError,
     UnsupportedError,
 )
+from ingot.stores.objects.cache import KeptRange, RangeCache
 from ingot.stores.objects.ranges import ObjectRange
 from ingot.stores.store import Buffer
 
@@ -124,11 +125,19 @@ class ObjectClient:
     [b'lp']
     """
 
-    def __init__(self, store: Obstore, where: str, prefix: str = "", concurrency: int = 32) -> None:
+    def __init__(
+        self,
+        store: Obstore,
+        where: str,
+        prefix: str = "",
+        concurrency: int = 32,
+        cache: RangeCache | None = None,
+    ) -> None:
         self.store: Final = store
         self.where: Final = where
         self.prefix: Final = prefix
         self._concurrency = concurrency
+        self._cache = cache
         self._ranged = True
         self._exceptions = obstore_module().exceptions
 
@@ -170,10 +179,28 @@ class ObjectClient:
 
     def get(self, wanted: Requested) -> FetchedObject | None:
         """Return what a request finds; None for an object that is absent."""
+        span, tag = wanted
+        if self._cache is None or span[1:] == (0, 0):
+            return self._get(wanted, None)
+        kept = self._cache.find(span)
+        if kept is not None and tag is not None and tag.etag == kept.etag:
+            return _from_cache(kept)
+        found = self._get(wanted, kept)
+        if found is None or not found.data or found.tag.etag is None:
+            return found
+        if kept is None or kept.etag != found.tag.etag:
+            new = KeptRange(found.data, found.tag.etag, found.tag.number, found.size)
+            self._cache.keep(span, new)
+        return found
+
+    def _get(self, wanted: Requested, kept: KeptRange | None) -> FetchedObject | None:
+        """Return what the server has; what is kept of it, if the server says that it is current."""
         (key, start, stop), tag = wanted
         options: dict[str, Any] = {}
         if tag is not None and tag.etag is not None:
             options["if_match"] = tag.etag
+        elif kept is not None:
+            options["if_none_match"] = kept.etag
         if (start, stop) == (0, 0):
             options["head"] = True
         elif self._ranged and stop is not None:
@@ -189,13 +216,15 @@ class ObjectClient:
                 raise NotFoundError(f"{self.where}: there is no such bucket") from None
             return None
         except Exception as error:
+            if kept is not None and isinstance(error, self._exceptions.NotModifiedError):
+                return _from_cache(kept)
             failure = self._failed(error, key)
             if isinstance(failure, RangeError):
                 return self._behind(key, tag, start)
             if isinstance(failure, UnsupportedError) and "range" in options:
                 # The server ignores ranges: from now on it is asked for whole objects.
                 self._ranged = False
-                return self.get(wanted)
+                return self._get(wanted, kept)
             raise failure from None
         if "head" not in options and len(data) != end - first:
             raise RemoteError(
@@ -284,6 +313,10 @@ class ObjectClient:
         if "409" in said:
             return ConflictError(f"{where}: {said}")
         return RemoteError(f"{where}: {said}")
+
+
+def _from_cache(kept: KeptRange) -> FetchedObject:
+    return FetchedObject(kept.data, Tag(kept.etag, kept.number), kept.size)
 
 
 def _has(text: str, words: Iterable[str]) -> bool:

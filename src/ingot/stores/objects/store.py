@@ -6,6 +6,7 @@ object, see `ingot.stores.objects.record`; readers compare it, and take no lock.
 """
 
 import dataclasses
+import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from ingot.options import without_secrets
 from ingot.stores.local.overlay import Overlay
 from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.objects import record as records
+from ingot.stores.objects.cache import RangeCache
 from ingot.stores.objects.client import (
     ConflictError,
     FetchedObject,
@@ -48,6 +50,8 @@ __all__ = ["ObjectReading", "ObjectStore"]
 
 LEASE: Final = 15.0
 """After how many seconds without a sign of life a writer counts as dead."""
+CACHE_BYTES: Final = 1 << 30
+"""The size of a cache on disk, unless the settings say otherwise."""
 WAIT: Final = 60.0
 """How many seconds a thread waits for another one, beside the time of a lease."""
 
@@ -91,7 +95,8 @@ class ObjectStore:
         self._url: Final = store if isinstance(store, ObjectURL) else None
         if isinstance(store, ObjectURL):
             lead = _lead(store.path)
-            self.client = ObjectClient(store.store(), str(store), lead, store.concurrency)
+            cache = _cache(store, lead)
+            self.client = ObjectClient(store.store(), str(store), lead, store.concurrency, cache)
             writable = writable and store.writable
             single_writer = bool(store.setting("single_writer", single_writer))
             lease = float(store.setting("lease", lease))
@@ -461,6 +466,15 @@ class ObjectReading:
             return self._store.fetch(wanted, confirm=confirm)
         except ConflictError as error:
             raise RemoteError(f"{error}, between two ranges of one read") from None
+
+
+def _cache(url: ObjectURL, lead: str) -> RangeCache | None:
+    """Return the cache that the settings of an address name."""
+    folder = url.setting("cache", None)
+    if folder is None:
+        return None
+    store = f"{url.scheme}://{url.bucket}/{lead} {url.setting('endpoint', '')}"
+    return RangeCache(os.fspath(folder), int(url.setting("cache_bytes", CACHE_BYTES)), store)
 
 
 def _restored(url: ObjectURL, file: str | None, writable: bool) -> ObjectStore:
