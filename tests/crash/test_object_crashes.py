@@ -13,7 +13,7 @@ import ingot
 from ingot.errors import IngotError, LockedError
 from ingot.options import Options
 from ingot.stores import ObjectStore
-from ingot.stores.objects import turn
+from ingot.stores.objects import client, turn
 from ingot.stores.objects.url import ObjectURL
 from tests import fault_proxy
 from tests.crash import object_crowd
@@ -31,6 +31,7 @@ def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send again at once: nothing is won by waiting for a plan that never changes."""
     monkeypatch.setattr(turn, "_PAUSE", 0.0001)
+    monkeypatch.setattr(client, "_PAUSE", 0.0001)
 
 
 @pytest.fixture

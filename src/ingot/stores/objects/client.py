@@ -6,7 +6,9 @@ the key.
 """
 
 import functools
+import random
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -32,6 +34,7 @@ __all__ = [
     "ABSENT",
     "Condition",
     "ConflictError",
+    "CutOffError",
     "FetchedObject",
     "ObjectClient",
     "Obstore",
@@ -40,6 +43,10 @@ __all__ = [
     "Tag",
     "obstore_module",
 ]
+
+# How often an answer that was cut off is asked for again, and how long a client waits before.
+_REPETITIONS: Final = 3
+_PAUSE: Final = 0.05
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,6 +58,7 @@ _IGNORED_RANGE: Final = ("NotPartial", "not a partial", "partial response", "Rec
 _TIMED_OUT: Final = ("TimedOut", "timed out", "Elapsed")
 _REFUSED: Final = ("ConnectionRefused", "dns error", "ConnectError", "Connect,")
 _CUT: Final = ("IncompleteMessage", "Body", "end of file", "UnexpectedEof", "unexpected EOF")
+_CUT_OFF: Final = "the answer was cut off"
 _REDIRECTED: Final = ("redirect", "Redirect")
 
 
@@ -70,6 +78,10 @@ Condition: TypeAlias = Tag | None
 
 class ConflictError(IngotError):
     """The condition of a request is not true: another writer has changed the object."""
+
+
+class CutOffError(RemoteError):
+    """An answer ended before its end; obstore does not ask again."""
 
 
 class RangeError(IngotError):
@@ -194,6 +206,15 @@ class ObjectClient:
         return found
 
     def _get(self, wanted: Requested, kept: KeptRange | None) -> FetchedObject | None:
+        """Return what the server has; an answer that is cut off is asked for again."""
+        for repetition in range(_REPETITIONS):
+            try:
+                return self._get_once(wanted, kept)
+            except CutOffError:
+                time.sleep(_PAUSE * 2**repetition * random.random())
+        return self._get_once(wanted, kept)
+
+    def _get_once(self, wanted: Requested, kept: KeptRange | None) -> FetchedObject | None:
         """Return what the server has; what is kept of it, if the server says that it is current."""
         (key, start, stop), tag = wanted
         options: dict[str, Any] = {}
@@ -227,7 +248,7 @@ class ObjectClient:
                 return self._get(wanted, kept)
             raise failure from None
         if "head" not in options and len(data) != end - first:
-            raise RemoteError(
+            raise CutOffError(
                 f"{self.where}: key {key!r}: {end - first} bytes were announced, {len(data)} came"
             )
         if "range" in options and first != start:
@@ -312,7 +333,8 @@ class ObjectClient:
             return NotFoundError(f"{self.where}: there is no such bucket")
         if "409" in said:
             return ConflictError(f"{where}: {said}")
-        return RemoteError(f"{where}: {said}")
+        kind = CutOffError if said == _CUT_OFF else RemoteError
+        return kind(f"{where}: {said}")
 
 
 def _from_cache(kept: KeptRange) -> FetchedObject:
@@ -332,7 +354,7 @@ def _said(text: str) -> str:
         (_TIMED_OUT, "no answer in time"),
         (_REFUSED, "no connection to the server"),
         (_REDIRECTED, "the server sends the request elsewhere"),
-        (_CUT, "the answer was cut off"),
+        (_CUT, _CUT_OFF),
     ):
         if _has(text, words):
             return meaning
