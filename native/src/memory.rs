@@ -1,6 +1,7 @@
 //! Buffers that are used again from block to block and from call to call.
 
 use crate::error::{Error, Kind, Outcome};
+use std::sync::Mutex;
 
 /// Grow `buffer` to `size` bytes; contents are unspecified. Never shrinks, so that
 /// calls in a row do not clear the same memory again and again.
@@ -19,6 +20,34 @@ pub fn grow_aligned(buffer: &mut Vec<u8>, size: usize) -> Outcome<&mut [u8]> {
     let memory = grow(buffer, size + LINE)?;
     let skip = memory.as_ptr().align_offset(LINE).min(LINE);
     Ok(&mut memory[skip..skip + size])
+}
+
+/// Memory for later calls: the system clears new memory page by page, which may take longer than to fill it.
+pub struct Spare {
+    /// The most bytes that are kept.
+    most: usize,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Spare {
+    pub const fn new(most: usize) -> Self {
+        Self { most, buffers: Mutex::new(Vec::new()) }
+    }
+
+    /// A buffer with any contents.
+    pub fn take(&self) -> Vec<u8> {
+        // Never waited for: after a fork, the thread that held the lock may not exist.
+        self.buffers.try_lock().ok().and_then(|mut buffers| buffers.pop()).unwrap_or_default()
+    }
+
+    /// Keep a buffer, unless there are enough.
+    pub fn keep(&self, buffer: Vec<u8>) {
+        let Ok(mut buffers) = self.buffers.try_lock() else { return };
+        let kept: usize = buffers.iter().map(Vec::capacity).sum();
+        if buffer.capacity() > 0 && kept + buffer.capacity() <= self.most {
+            buffers.push(buffer);
+        }
+    }
 }
 
 /// An empty vector with room for `length` items.
@@ -64,6 +93,16 @@ pub fn repeat(value: &[u8], phase: usize, out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spare_memory_is_bounded_and_used_again() {
+        let spare = Spare::new(100);
+        assert_eq!(spare.take().capacity(), 0);
+        spare.keep(vec![1; 60]);
+        spare.keep(vec![2; 60]);
+        assert_eq!(spare.take(), [1; 60]);
+        assert_eq!(spare.take().capacity(), 0);
+    }
 
     #[test]
     fn more_than_there_is_gives_an_error() {

@@ -10,11 +10,14 @@ use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
-use crate::memory::reserved;
+use crate::memory::{Spare, out_of_memory};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The memory of images that were handed on.
+pub static SPARE: Spare = Spare::new(32 << 20);
 
 /// A new image of a chunk.
 pub enum Made {
@@ -83,12 +86,14 @@ impl<'a> Target<'a> {
             Images::Staged(keys, root, transaction) => (keys, root, transaction),
             Images::Slots(writer) if pieces.len() == 1 => return writer.write(pieces[0]).map(Made::Slotted),
             Images::Memory | Images::Slots(_) => {
-                let mut bytes = reserved(size)?;
+                let mut bytes = SPARE.take();
+                bytes.clear();
+                bytes.try_reserve_exact(size).map_err(|_| out_of_memory(size))?;
                 pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-                return match self.images {
-                    Images::Slots(writer) => writer.write(&bytes).map(Made::Slotted),
-                    _ => Ok(Made::Held(bytes)),
-                };
+                let Images::Slots(writer) = self.images else { return Ok(Made::Held(bytes)) };
+                let written = writer.write(&bytes).map(Made::Slotted);
+                SPARE.keep(bytes);
+                return written;
             }
         };
         let key = keys.staged_key(&[number], transaction);

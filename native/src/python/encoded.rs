@@ -4,15 +4,12 @@
 //! `unsafe`: Python gets a view of an object's memory, and a view keeps its object alive.
 
 use crate::error::Outcome;
-use crate::memory::grow;
+use crate::memory::{Spare, grow};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::c_int;
-use std::sync::Mutex;
 
-/// The most memory that is kept.
-const SPARE_BYTES: usize = 16 << 20;
-static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static SPARE: Spare = Spare::new(16 << 20);
 
 /// Bytes that never change; `memoryview` shows them.
 #[pyclass(frozen, name = "EncodedBytes", module = "ingot._native")]
@@ -24,9 +21,7 @@ pub struct PyEncodedBytes {
 impl PyEncodedBytes {
     /// `size` bytes, which `fill` writes.
     pub fn new(size: usize, fill: impl FnOnce(&mut [u8]) -> Outcome<()>) -> Outcome<Self> {
-        // Never waited for: after a fork, the thread that held the lock may not exist.
-        let memory = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
-        let mut made = Self { memory, size };
+        let mut made = Self { memory: SPARE.take(), size };
         fill(grow(&mut made.memory, size)?)?;
         Ok(made)
     }
@@ -55,10 +50,6 @@ impl PyEncodedBytes {
 
 impl Drop for PyEncodedBytes {
     fn drop(&mut self) {
-        let Ok(mut spare) = SPARE.try_lock() else { return };
-        let kept: usize = spare.iter().map(Vec::capacity).sum();
-        if self.memory.capacity() > 0 && kept + self.memory.capacity() <= SPARE_BYTES {
-            spare.push(std::mem::take(&mut self.memory));
-        }
+        SPARE.keep(std::mem::take(&mut self.memory));
     }
 }

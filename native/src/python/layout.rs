@@ -14,7 +14,7 @@ use crate::array::comparison::{Comparison, Test};
 use crate::array::copies;
 use crate::array::gather;
 use crate::array::grid::Grid;
-use crate::array::images::{Destination, Made, Outcomes};
+use crate::array::images::{Destination, Made, Outcomes, SPARE};
 use crate::array::layout::{Failure, Layout};
 use crate::array::moves;
 use crate::array::read::{self, Report};
@@ -1040,8 +1040,9 @@ fn images(py: Python<'_>, target: &Layout, (made, found): Outcomes, threads: usi
         images.push((number, key, staged));
         held.push(bytes);
     }
-    let held = buffers::copies(py, &held, threads)?;
-    let images = images.into_iter().zip(held).map(|((number, key, staged), bytes)| match staged {
+    let copies = buffers::copies(py, &held, threads)?;
+    held.into_iter().flatten().for_each(|bytes| SPARE.keep(bytes));
+    let images = images.into_iter().zip(copies).map(|((number, key, staged), bytes)| match staged {
         Some(image) => (number, key, Some(PyImage::Staged(image.key)), image.size, image.checksum),
         None => (number, key, bytes.map(PyImage::Held), 0, 0),
     });
