@@ -61,6 +61,8 @@ _NUMBERS: Final = "biufcmM"
 _COMPARED: Final = 32
 _PADDED: Final = 4096
 _BLOCK: Final = 1 << 22
+# Up to so many items that are replaced, the others are moved in stretches.
+_FEW_REPLACED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +328,13 @@ class RaggedArray:
         >>> old.replaced(np.array([2, 0]), RaggedArray.of(["z", None])).to_list()
         [None, 'b', 'z']
         """
+        if len(rows) <= _FEW_REPLACED and bool((np.diff(rows) > 0).all()):
+            # Whole stretches are moved, and not item by item.
+            parts, start = [], 0
+            for place, row in enumerate(rows.tolist()):
+                parts += [self[start:row], items[place : place + 1]]
+                start = row + 1
+            return RaggedArray.joined([*parts, self[start:]])
         chosen = np.arange(len(self))
         chosen[rows] = np.arange(len(items)) + len(self)
         return RaggedArray.joined([self, items]).take(chosen)

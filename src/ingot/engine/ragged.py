@@ -77,8 +77,6 @@ _BATCH: Final = 1024
 _BLOCK_ITEMS: Final = 65_536
 _BLOCK_PACKS: Final = 256
 _MOST_EXPLAINED: Final = 10_000
-# One pack is encoded as fast by one call for it.
-_FEW: Final = 2
 # From so many bytes on, packs of a stream wait in a file.
 _SPOOLED: Final = 64 << 20
 # The most items that are marked by one call: their number is a claim of the file.
@@ -226,12 +224,18 @@ class RaggedEngine:
 
     def encoded(self, parts: Iterable[RaggedArray], first: int) -> tuple[Pack, ...]:
         """Return the packs that hold these parts; `first` is the number of the first of them."""
-        encode = self.packs.schema.codec.encode
         packs = []
         for number, part in enumerate(parts, first):
             self.check_size(part.nbytes, number)
-            packs.append(Pack(len(part), encode(part, number)))
+            packs.append(Pack(len(part), self._image(part, number)))
         return tuple(packs)
+
+    def _image(self, items: RaggedArray, number: int) -> bytes:
+        """Return one pack, encoded by the kernel where it can."""
+        codec = self.packs.schema.codec
+        many = many_packs(codec)
+        images = None if many is None else many.encode_many(items, [0, len(items)], number, 1)
+        return codec.encode(items, number) if images is None else images[0]
 
     def encoded_items(self, items: RaggedArray, first: int) -> tuple[Pack, ...]:
         """Return the packs of items, which are cut; `first` is the number of the first pack."""
@@ -240,7 +244,7 @@ class RaggedEngine:
         cuts = _cuts(items, schema)
         self.check_count(len(cuts) - 1)
         many = many_packs(schema.codec)
-        if len(cuts) > _FEW and many is not None:
+        if len(cuts) > 1 and many is not None:
             sizes = np.diff(items.offsets[cuts])
             longest = int(sizes.argmax())
             self.check_size(int(sizes[longest]), first + longest)
@@ -443,7 +447,14 @@ class RaggedEngine:
             return schema.fill.take(np.zeros(count, np.int64))
         if data is None:
             raise CorruptionError(f"{packs.store.location}: {where} is not stored")
+        many = many_packs(schema.codec)
+        found = None
+        if many is not None:
+            found = many.decode_many([data], schema.kind, [count], [number], 1)
+        if found is not None:
+            return found
         try:
+            # It also says what is wrong with the pack.
             return schema.codec.decode(data, schema.kind, count, number)
         except IngotError as error:
             error.add_note(f"in {where} in {packs.store.location}")
