@@ -2,12 +2,13 @@
 //! its digest or its trailer, encoded and decoded on several threads.
 //!
 //! A pack that is wrong in any way is an error. The caller then decodes packs one by one, and says what
-//! is wrong with which. `search` finds the items that pass tests, and `take` returns some items: both
-//! read packs by themselves (`source`), and keep only one at a time in the memory of a thread.
+//! is wrong with which. `search` finds the items that pass tests, `take` returns some items, and `visit`
+//! shows all: they read packs by themselves (`source`), and keep one at a time in the memory of a thread.
 
 pub mod search;
 pub mod source;
 pub mod take;
+pub mod visit;
 
 use crate::array::trailer::{self, Spans, Stated, Trailer};
 use crate::checksum::{Checksum, Digest};

@@ -814,6 +814,16 @@ def pack_strings() -> "Callable[..., None] | None":
     return None if compiled is None else cast("Callable[..., None]", compiled.pack_strings)
 
 
+def pack_strings_of() -> "Callable[..., None] | None":
+    """Return the function of the native kernel that fills NumPy's strings while it decodes packs.
+
+    It takes a new array, a set of packs as `mark_packs` does, and the number of threads. None for
+    the twin.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[..., None]", compiled.pack_strings_of)
+
+
 def load_strings() -> "Callable[..., tuple[bytes, bytes, bytes | None]] | None":
     """Return the function of the native kernel that takes an array of NumPy's strings apart.
 

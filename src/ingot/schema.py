@@ -285,6 +285,10 @@ class ManyPacksCodec(PackCodec, Protocol):
         """Return which items of packs pass all tests; None where `decode_many` returns None."""
         ...
 
+    def text_of_many(self, sources: PackSources, threads: int) -> NDArray[Any] | None:
+        """Return the text of packs as NumPy's strings; None where `decode_many` returns None."""
+        ...
+
     def take_many(
         self,
         sources: PackSources,

@@ -133,6 +133,21 @@ def test_single_items_of_other_kinds(tmp_path: Path, kind: str) -> None:
     assert found == [[], [1, 2], [3], None]
 
 
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_all_text_becomes_strings_while_it_is_decoded(
+    tmp_path: Path, format: str, on_disk: bool
+) -> None:
+    words = stored(ITEMS, format, tmp_path / "items" if on_disk else None)
+    for key in (slice(None), ..., slice(0, len(ITEMS))):
+        found = words[key]
+        assert found.dtype == words.dtype
+        assert found.tolist() == ITEMS
+    assert words[3:].tolist() == ITEMS[3:]
+    assert words[::-1].tolist() == ITEMS[::-1]
+
+
 @given(st.lists(st.none() | texts, max_size=30))
 @settings(max_examples=80, deadline=None)
 def test_strings_of_numpy_come_and_go(items: list[str | None]) -> None:
@@ -165,6 +180,8 @@ def test_arrays_that_are_no_strings_are_refused() -> None:
         with pytest.raises(TypeError, match="strings"):
             _native.load_strings(wrong)
     strings = np.zeros(2, "T")
+    with pytest.raises(ValueError, match="a string for each item"):
+        _native.pack_strings_of(strings, ([b""], None, [3], "none", None, 1 << 30), 1)
     with pytest.raises(ValueError, match="offsets and marks"):
         _native.pack_strings(strings, offsets[:2], data)
     for wrong_offsets in ([0, 1, 0], [0, -1, 0], [0, 0, 9]):
@@ -186,6 +203,7 @@ def test_a_damaged_pack_is_never_taken_for_a_right_one(tmp_path: Path, format: s
         path.write_bytes(image[:place] + bytes([image[place] ^ 0x41]) + image[place + 1 :])
         for read, right in (
             (lambda opened: opened[[1, 3]].tolist(), [items[1], items[3]]),
+            (lambda opened: opened[:].tolist(), items),
             (lambda opened: engine_of(opened).mark(range(16), test).tolist(), [1, 0, 0, 1] * 4),
         ):
             try:
@@ -214,6 +232,8 @@ def refused(pack, count, rows=rows):
     sources = PackSources([pack], None, [count], [0])
     assert codec.mark_many(sources, UTF8, [ItemTest("startswith", (b"a",))], 2) is None
     assert codec.take_many(sources, UTF8, rows, [len(rows)], 2) is None
+    if count < 100:
+        assert codec.text_of_many(sources, 2) is None
 
 def with_lengths(lengths, data=b"ape"):
     pieces, words = [], Blosc(shuffle=1, typesize=4)

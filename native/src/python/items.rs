@@ -20,11 +20,11 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
 /// What the trailers of a pack state.
-type NumberAndIdentity = (u64, Option<u64>);
+pub type NumberAndIdentity = (u64, Option<u64>);
 
 /// What stands in front of each pack, whether nothing may stand behind it, and what the trailers of each
 /// pack state, where chunks have trailers and no digests.
-type Trailers<'a> = (&'a [u8], bool, Vec<NumberAndIdentity>);
+pub type Trailers<'a> = (&'a [u8], bool, Vec<NumberAndIdentity>);
 
 fn parse_guard<'a>(checksum: &str, trailers: Option<Trailers<'a>>, packs: usize) -> PyResult<(Guard<'a>, Vec<Stated>)> {
     let Some((head, exact, stated)) = trailers else {
@@ -75,7 +75,7 @@ pub fn decode_packs<'py>(
     Ok((data, nulls))
 }
 
-fn sum(counts: &[usize]) -> Option<usize> {
+pub fn sum(counts: &[usize]) -> Option<usize> {
     counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count))
 }
 
@@ -97,9 +97,9 @@ impl PackSource<'_> {
 
 /// Packs, the folder of those that are files, the number of items of each pack, the kind of checksum, the
 /// trailers, and the most bytes of a pack.
-type PackSet<'py, 'a> = (Vec<PackSource<'py>>, Option<PathBuf>, Vec<usize>, String, Option<Trailers<'a>>, usize);
+pub type PackSet<'py, 'a> = (Vec<PackSource<'py>>, Option<PathBuf>, Vec<usize>, String, Option<Trailers<'a>>, usize);
 
-fn parse_sources<'a>(set: &'a PackSet<'_, 'a>) -> PyResult<Sources<'a>> {
+pub fn parse_sources<'a>(set: &'a PackSet<'_, 'a>) -> PyResult<Sources<'a>> {
     let (packs, root, counts, checksum, trailers, most) = set;
     if packs.len() != counts.len() {
         return Err(PyValueError::new_err("as many counts as packs are needed"));

@@ -86,6 +86,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(open_file::reserve, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::pack_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(numpy_strings::pack_strings_of, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::load_strings, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;

@@ -7,6 +7,8 @@
 //! thread that waits for the lock with the GIL in its hands cannot stop this one.
 
 use super::buffers;
+use super::call::detached;
+use super::items::{PackSet, parse_sources, sum};
 use crate::items::OFFSET_BYTES;
 use crate::memory::out_of_memory;
 use pyo3::buffer::PyUntypedBuffer;
@@ -15,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
+use std::sync::Mutex;
 
 /// The version of the C API that has strings.
 const LEAST_API: c_uint = 18;
@@ -86,6 +89,8 @@ struct Described {
 
 // SAFETY: the array is held by the caller for as long as the call runs.
 unsafe impl Send for Described {}
+// SAFETY: the same; threads take turns, and the one that made the call releases the allocator.
+unsafe impl Send for Strings {}
 
 impl Described {
     fn of(array: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
@@ -191,6 +196,34 @@ pub fn pack_strings(
         Ok(())
     });
     outcome.map_err(Wrong::raised)
+}
+
+/// Store all items of packs in an array of NumPy's strings, while they are decoded. The array must be new:
+/// where another thread used it, it could wait for this one with the GIL in its hands.
+#[pyfunction]
+pub fn pack_strings_of<'py>(
+    py: Python<'py>,
+    array: &Bound<'py, PyAny>,
+    packs: PackSet<'py, '_>,
+    threads: usize,
+) -> PyResult<()> {
+    let strings = Described::of(array, true)?;
+    let sources = parse_sources(&packs)?;
+    if sum(&sources.counts) != Some(strings.count) {
+        return Err(PyValueError::new_err("a string for each item is needed"));
+    }
+    detached(py, move |_, interrupt| {
+        let strings = Mutex::new(strings.lock());
+        sources.visit(true, threads, interrupt, |pack| {
+            let mut strings = strings.lock().expect("no thread panics");
+            for (number, item) in pack.items().enumerate() {
+                if !strings.pack(pack.first + number, item) {
+                    return Err(out_of_memory(item.map_or(0, <[u8]>::len)));
+                }
+            }
+            Ok(())
+        })
+    })
 }
 
 /// Return the strings of an array: the ends of items (i64), the bytes of all of them, and which exist, or

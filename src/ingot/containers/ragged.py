@@ -102,7 +102,7 @@ class Ragged(Dataset[RaggedEngine]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             return self._handle.read(lambda engine: engine.read(_one(key, engine.shape[0]))[0])
-        return self.items(key).to_numpy()
+        return self._handle.read(lambda engine: engine.read_array(numbered(key, engine.shape[0])))
 
     def read(self, key: Any = ...) -> Any:
         """Return what ``items[key]`` does: text as NumPy's strings, other items as objects.

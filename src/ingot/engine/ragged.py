@@ -76,10 +76,11 @@ _CALLER: Final = 5
 _BATCH: Final = 1024
 _BLOCK_ITEMS: Final = 65_536
 _BLOCK_PACKS: Final = 256
-_MOST_EXPLAINED: Final = 10_000
+# The most packs whose places are listed at once.
+_MOST_AT_ONCE: Final = 10_000
 # From so many bytes on, packs of a stream wait in a file.
 _SPOOLED: Final = 64 << 20
-# The most items that are marked by one call: their number is a claim of the file.
+# The most items that one call has room for at once: their number is a claim of the file.
 _MARKED: Final = 1 << 24
 # The rows whose numbers are written down at once.
 _ROWS: Final = 1 << 20
@@ -143,9 +144,9 @@ class RaggedEngine:
         touched, items = np.unique(self._pack_of(numbers), return_counts=True)
         costs = []
         for number, count, location in zip(
-            touched[:_MOST_EXPLAINED].tolist(),
+            touched[:_MOST_AT_ONCE].tolist(),
             items.tolist(),
-            packs.locate(touched[:_MOST_EXPLAINED]),
+            packs.locate(touched[:_MOST_AT_ONCE]),
             strict=False,
         ):
             stored = location_bytes(packs.store, location)
@@ -359,6 +360,19 @@ class RaggedEngine:
             shifts = offsets_of(np.array(counts, np.int64))[:-1] - starts
             places = np.searchsorted(numbers, own[first:last])
             yield items.take(ascending[first:last] + shifts[places])
+
+    def read_array(self, rows: Rows) -> NDArray[Any]:
+        """Return items as an array: text as NumPy's strings, other items as objects."""
+        schema = self.packs.schema
+        whole = isinstance(rows, range) and rows == range(schema.length)
+        few = 0 < schema.length <= _MARKED and self.pack_count <= _MOST_AT_ONCE
+        if whole and few and schema.kind == UTF8:
+            many, sources = many_packs(schema.codec), self._sources(np.arange(self.pack_count))
+            if many is not None and sources is not None:
+                found = many.text_of_many(sources, self.options.thread_count())
+                if found is not None:
+                    return found
+        return self.read(rows).to_numpy()
 
     def mark(self, rows: range, tests: Sequence[ItemTest]) -> NDArray[np.bool_]:
         """Return which items of a run of rows pass all tests.

@@ -9,7 +9,7 @@ trailers state the number of the pack and its items; the first has the zone map 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,6 +223,18 @@ class KernelPacks:
         except (IngotError, OSError):
             return None
         return marks
+
+    def text_of_many(self, sources: PackSources, threads: int) -> NDArray[Any] | None:
+        """Return the text of many packs as NumPy's strings; None where `decode_many` is needed."""
+        fill, guards = native.pack_strings_of(), self.guards(sources.numbers)
+        if fill is None or guards is None or not guards.nulls:
+            return None
+        found = np.zeros(sum(sources.counts), UTF8.dtype)
+        try:
+            fill(found, _pack_set(sources, guards), threads)
+        except (IngotError, OSError):
+            return None
+        return found
 
     def take_many(
         self,
