@@ -356,6 +356,7 @@ class _Parquet:
 LIBRARIES: Mapping[str, TextLibrary] = {
     "ingot varlen": Ingot("varlen"),
     "ingot bcolz": Ingot("bcolz"),
+    "ingot blsk": Ingot("blsk"),
     "blosc2 utf8 column": Utf8Column(),
     "blosc2 BatchArray": BatchArray(),
     "zarr vlen-utf8": Zarr(),

@@ -7,6 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
+from ingot import native
+from ingot.engine import scan
 from ingot.query import search
 from ingot.query.conjunction import Conjunction
 from ingot.query.expr import spelled
@@ -102,6 +104,27 @@ def test_numbers_that_and_joins_are_no_tests() -> None:
     expression = parse("a and b + 0 < 4")
     tests = Conjunction(source, expression, source.gather)  # type: ignore[arg-type]
     assert np.flatnonzero(tests.mask(range(50))).tolist() == [1, 3], spelled(expression)
+
+
+def test_the_kernel_begins_with_the_column_that_leaves_fewest_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = np.arange(1 << 18)
+    table = ingot.table({"many": rows % 2, "few": rows % 5000}, format="bcolz")
+    asked: list[list[str]] = []
+    for name in ("find", "count"):
+        found = getattr(scan, name)
+
+        def noting(conditions: Any, spans: Any, found: Any = found) -> Any:
+            asked.append([engine.chunks.path for engine, _ in conditions])
+            return found(conditions, spans)
+
+        monkeypatch.setattr(scan, name, noting)
+    expected = np.flatnonzero((rows % 2 == 1) & (rows % 5000 == 77))
+    assert np.array_equal(table.where("many == 1 and few == 77").rows(), expected)
+    assert table.where("many == 1 and few == 77").count() == len(expected)
+    assert all(names == ["few", "many"] for names in asked)
+    assert len(asked) == (2 if native.choice().name == "native" else 0)
 
 
 def test_search_counts_what_it_finds(table: ingot.Table) -> None:
