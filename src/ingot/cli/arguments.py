@@ -6,12 +6,17 @@ from types import EllipsisType
 from typing import Annotated, Final, TypeAlias
 
 from ingot.cli.parameters import Argument, Option
+from ingot.options import parse_size
 
 __all__ = [
+    "Chunks",
+    "Codec",
     "Dataset",
+    "Format",
     "Json",
     "Key",
     "Overwrite",
+    "parse_chunks",
     "parse_key",
     "parse_names",
     "parse_shape",
@@ -26,6 +31,18 @@ Dataset: TypeAlias = Annotated[
 
 Overwrite: TypeAlias = Annotated[
     bool, Option("--overwrite", help="Replace a dataset or a file that exists.")
+]
+
+Format: TypeAlias = Annotated[
+    str | None, Option("-f", "--format", help="The format; else by the suffix.")
+]
+
+Codec: TypeAlias = Annotated[
+    str | None, Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
+]
+
+Chunks: TypeAlias = Annotated[
+    str | None, Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
 ]
 
 Key: TypeAlias = tuple[int | slice | EllipsisType | list[int], ...]
@@ -87,3 +104,15 @@ def _parse_part(part: str) -> int | slice | EllipsisType | list[int]:
     if 2 <= len(bounds) <= 3 and all(not each or _BOUND.fullmatch(each) for each in bounds):
         return slice(*(int(each) if each else None for each in bounds))
     raise ValueError(f'key {part!r} is no integer, slice, list of integers or "..."')
+
+
+def parse_chunks(text: str) -> tuple[int, ...] | int | str:
+    """Return the shape of chunks or shards as `ingot.create` takes it.
+
+    >>> parse_chunks("250,250"), parse_chunks("1000"), parse_chunks("auto"), parse_chunks("1M")
+    ((250, 250), 1000, 'auto', '1M')
+    """
+    if text == "auto" or (not text[-1:].isdecimal() and parse_size(text) is not None):
+        return text
+    found = parse_shape(text)
+    return found if len(found) > 1 or "," in text else found[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import ingot
-from ingot.cli.arguments import Json, Overwrite, parse_shape
+from ingot.cli.arguments import Chunks, Codec, Format, Json, Overwrite, parse_chunks
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Argument, Exit, Option
@@ -26,15 +26,9 @@ Verify: TypeAlias = Annotated[
 def convert(
     source: Source,
     target: Target,
-    format: Annotated[
-        str | None, Option("-f", "--format", help="The format; else by the suffix.")
-    ] = None,
-    codec: Annotated[
-        str | None, Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
-    ] = None,
-    chunks: Annotated[
-        str | None, Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
-    ] = None,
+    format: Format = None,
+    codec: Codec = None,
+    chunks: Chunks = None,
     shards: Annotated[
         str | None, Option("--shards", help="The shape of a shard, or auto; only zarr3.")
     ] = None,
@@ -50,8 +44,8 @@ def convert(
     is printed. The target is visible once all of it is stored.
     """
     with usage():
-        layout = {} if shards is None else {"shards": _shape(shards)}
-        asked = None if chunks is None else _shape(chunks)
+        layout = {} if shards is None else {"shards": parse_chunks(shards)}
+        asked = None if chunks is None else parse_chunks(chunks)
     _run(
         source,
         target,
@@ -90,15 +84,3 @@ def _run(source: Path, target: Path, json: bool, arguments: dict[str, Any], veri
         print_text(str(record))
     if record.failures:
         raise Exit(1)
-
-
-def _shape(text: str) -> tuple[int, ...] | int | str:
-    """Return chunks as `ingot.convert` takes them.
-
-    >>> _shape("250,250"), _shape("1000"), _shape("auto"), _shape("1M")
-    ((250, 250), 1000, 'auto', '1M')
-    """
-    if not text[:1].isdecimal() or not text[-1:].isdecimal():
-        return text
-    found = parse_shape(text)
-    return found if len(found) > 1 or "," in text else found[0]

@@ -4,10 +4,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import ingot
-from ingot.cli.arguments import Dataset, Json, Overwrite, parse_shape
+from ingot.cli.arguments import (
+    Chunks,
+    Codec,
+    Dataset,
+    Format,
+    Json,
+    Overwrite,
+    parse_chunks,
+)
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
-from ingot.cli.parameters import Argument, Option
+from ingot.cli.parameters import Argument
 from ingot.interop.files import export_file, import_file
 
 __all__ = ["export", "import_"]
@@ -38,15 +46,9 @@ def import_(
         Argument(metavar="FILE", help="A file: .npy .npz .csv .jsonl .parquet or .arrow."),
     ],
     target: Annotated[Path, Argument(metavar="PATH", help="The new dataset.")],
-    format: Annotated[
-        str | None, Option("-f", "--format", help="The format; else by the suffix.")
-    ] = None,
-    codec: Annotated[
-        str | None, Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
-    ] = None,
-    chunks: Annotated[
-        str | None, Option("--chunks", help="A shape, 250,250, or a number of rows.")
-    ] = None,
+    format: Format = None,
+    codec: Codec = None,
+    chunks: Chunks = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -61,8 +63,7 @@ def import_(
         layout["codec"] = codec
     if chunks is not None:
         with usage():
-            shape = parse_shape(chunks)
-        layout["chunks"] = shape if len(shape) > 1 else shape[0]
+            layout["chunks"] = parse_chunks(chunks)
     with import_file(source, target, **layout) as dataset:
         summary = dataset.info.summary
     _report(source, target, summary, json)
