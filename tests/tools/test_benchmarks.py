@@ -25,6 +25,7 @@ from benchmarks import (
     page,
     places,
     regressions,
+    scale,
     worker,
 )
 from benchmarks.__main__ import main
@@ -518,3 +519,23 @@ class TestCommand:
             assert "failed" not in {value for row in table["rows"] for value in row.values()}
             assert table["title"] in document.read_text()
         assert capsys.readouterr().out.rstrip().endswith("bars: none judged")
+
+
+def test_a_simulation_counts_what_its_protocol_does() -> None:
+    # Without failures and conflicts the requests follow from the protocol.
+    alone = scale.simulate("append, a commit each", 1, 0.03, 0.0, 60)
+    assert (alone.retries, alone.wasted) == (0, 0)
+    assert alone.requests / alone.commits == pytest.approx(2 + scale.BATCH, rel=0.02)
+    change = scale.simulate("change chunks, a commit each", 1, 0.03, 0.0, 60)
+    assert change.requests / change.commits == pytest.approx(3 + 2 * scale.BATCH, rel=0.02)
+    many = scale.simulate("append, a commit each", 50, 0.03, 0.05, 60)
+    assert many.wasted > 0
+    assert many.retries / many.requests == pytest.approx(0.05, abs=0.01)
+    staged = scale.simulate("staged, one commit at the end", 50, 0.03, 0.05, 60)
+    assert staged.commits > 10 * many.commits
+    assert scale.simulate("staged, one commit at the end", 50, 0.03, 0.05, 60) == staged
+
+
+def test_programs_of_their_own_print_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scale.main(["--workers", "2", "--seconds", "5", "--no-costs"]) == 0
+    assert capsys.readouterr().out.count("\n") == 5

@@ -411,7 +411,7 @@ def _region_starts(region: Any, shape: tuple[int, ...], wanted: tuple[int, ...])
 @contextmanager
 def _parts(path: Any, folder: str | None) -> Iterator[Path]:
     """Give a temporary folder beside a path, or in a folder, that workers write to."""
-    local = isinstance(path, str | os.PathLike)
+    local = isinstance(path, str | os.PathLike) and "://" not in os.fspath(path)
     near = os.path.dirname(os.path.abspath(path)) if folder is None and local else folder
     parts = Path(tempfile.mkdtemp(prefix=".parts-", dir=near))
     try:
