@@ -49,7 +49,6 @@ from ingot.errors import (
     ArgumentError,
     ArgumentTypeError,
     ColumnError,
-    UnsafeError,
     UnsupportedError,
 )
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
@@ -583,8 +582,6 @@ class Table(Dataset[TableState]):
         >>> table.names
         ('b', 'a')
         """
-        if "/" in name or "\\" in name:
-            raise UnsafeError(f"{name!r}: the name of a column is no path")
         owner, name = self._owner(name)
         columns = arrays_of(
             {name: values}, ragged=Kind.RAGGED in self._format.holds, nan_as_null=nan_as_null
@@ -742,7 +739,7 @@ class Table(Dataset[TableState]):
         outer, _, last = name.rpartition(".")
         if name in self.names:
             return self, name
-        if not all(name.split(".")) and "/" not in name:
+        if not all(name.split(".")):
             raise ArgumentError(f"{name!r} cannot be the name of a column")
         if not outer:
             return self, name

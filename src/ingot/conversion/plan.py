@@ -18,6 +18,7 @@ from ingot.containers.create import ArraySpec, Chunks, Codec, check_layout, stag
 from ingot.containers.display import codec_text
 from ingot.errors import IngotError, UnsupportedError
 from ingot.formats import annotations
+from ingot.formats.folder_table import folder_name
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -226,6 +227,9 @@ class _Planner:
             return None
         if not name:
             self.change(name, "the table becomes a group of its columns")
+        for own in columns:
+            if folder_name(own) != own:
+                self.refuse(name, f"{self.target.name} has no member of the name {own!r}")
         for own, companion in companions(node.table).items():
             self.change(joined(name, own), f"nulls are where the array {companion!r} is false")
         for own in attrs.get(annotations.KEY, ()):

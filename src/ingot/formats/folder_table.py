@@ -5,9 +5,12 @@ columns that come and go, and the commit of many columns. A format brings its do
 `FolderLayout`: the document that names the columns, the document of the attributes, and arrays.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Protocol, Self, cast, runtime_checkable
 
 from ingot.errors import (
     ArgumentError,
@@ -51,12 +54,19 @@ __all__ = [
     "FolderRagged",
     "FolderTableMap",
     "RaggedFolderLayout",
+    "check_folders",
     "check_lengths",
     "check_name",
     "check_new_name",
     "column_length",
     "create_table",
+    "folder_name",
 ]
+
+
+_LONGEST_NAME: Final = 255
+_MARK: Final = "%"
+_PLAIN: Final = frozenset(string.ascii_letters.encode() + string.digits.encode() + b"-_")
 
 
 class FolderArray(ChunkMap, Protocol):
@@ -187,7 +197,7 @@ class FolderTableMap:
     ) -> tuple[Self, Column, Commit]:
         """Return the map with one more column, at the end or at `position`."""
         check_new_name(name, self.columns, self.layout)
-        folder = prefix(self.path) + name
+        folder = prefix(self.path) + folder_name(name)
         column, edits = _create_column(type(self), self.store, schema, folder)
         if self.columns and column_length(column) != self.rows:
             raise ArgumentError(
@@ -219,7 +229,7 @@ class FolderTableMap:
         if old == new:
             return self, {}, Commit()
         check_new_name(new, self.columns, self.layout)
-        source, target = self._folder(old), prefix(self.path) + new
+        source, target = self._folder(old), prefix(self.path) + folder_name(new)
         copies = {target + key.removeprefix(source): key for key in self._keys(old)}
         strays = tuple(Delete(key) for key in _stray_keys(self.store, target))
         columns = {
@@ -285,7 +295,7 @@ class FolderTableMap:
         return (key for key, data in zip(known, found, strict=True) if data is not None)
 
     def _folder(self, name: str) -> str:
-        return self.folders.get(name, prefix(self.path) + name)
+        return self.folders.get(name, prefix(self.path) + folder_name(name))
 
     def _check_exists(self, name: str) -> None:
         if name not in self.columns:
@@ -317,7 +327,8 @@ def create_table(
     edits: list[Edit] = []
     for name, each in schema.items():
         check_new_name(name, columns, layout)
-        columns[name], made = _create_column(kind, store, each, prefix(path) + name)
+        folder = prefix(path) + folder_name(name)
+        columns[name], made = _create_column(kind, store, each, folder)
         edits += made
     check_lengths(columns, path)
     names_key, attrs_key = (prefix(path) + name for name in layout.documents)
@@ -340,13 +351,63 @@ def check_name(name: str, where: str) -> None:
         raise UnsafeError(f"{where}: column: {error}") from None
 
 
+@lru_cache(maxsize=1024)
+def folder_name(name: str) -> str:
+    """Return the name of the folder of a column: its own, where that is safe, or an encoded one.
+
+    An encoded name begins with "%". Letters, digits, "-" and "_" stand for themselves, all other
+    bytes of UTF-8 are "%" and two hexadecimal digits.
+
+    >>> folder_name("price"), folder_name("km/h")
+    ('price', '%km%2Fh')
+    >>> folder_name("a" * 256)
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: column ...: the name is too long
+    """
+    try:
+        check_name(name, "table")
+    except UnsafeError:
+        return _encoded(name)
+    return name
+
+
+def _encoded(name: str) -> str:
+    if not name or "\0" in name or not {".", ".."}.isdisjoint(re.split(r"[/\\]", name)):
+        raise UnsafeError(f"column {shown(name)} leaves the table, or has no name")
+    try:
+        data = name.encode()
+    except UnicodeEncodeError:
+        raise UnsafeError(f"column {shown(name)}: the name is no text") from None
+    encoded = _MARK + "".join(chr(each) if each in _PLAIN else f"%{each:02X}" for each in data)
+    if len(encoded) > _LONGEST_NAME:
+        raise UnsafeError(f"column {shown(name)}: the name is too long")
+    return encoded
+
+
+def check_folders(names: Iterable[str], where: str) -> None:
+    """Refuse names that no folder can have, and those of which two have the same folder."""
+    # Only the folder of an encoded name can be that of another.
+    folders: dict[str, str] = {}
+    for name in names:
+        try:
+            folder = folder_name(name)
+        except UnsafeError as error:
+            raise UnsafeError(f"{where}: {error}") from None
+        if folder.startswith(_MARK):
+            other = folders.setdefault(folder, name)
+            if other != name:
+                both = f"{shown(other)} and {shown(name)}"
+                raise UnsafeError(f"{where}: the columns {both} have one folder")
+
+
 def check_new_name(name: str, columns: Mapping[str, Column], layout: FolderLayout) -> None:
     """Refuse a name that a new column of a table cannot have."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"a column's name is text, not {type(name).__name__}")
-    check_name(name, "table")
     if name in columns:
         raise ArgumentError(f"there is a column {name!r} already")
+    if folder_name(name).startswith(_MARK):
+        check_folders((*columns, name), "table")
     dotted = "." in name and not is_companion(name, columns)
     if name in layout.taken or is_staged(name) or dotted:
         raise ArgumentError(f"{name!r} cannot be the name of a column")

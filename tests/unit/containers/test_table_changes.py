@@ -1,5 +1,7 @@
 """The changes of tables: rows and columns that come, go and become others."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import ingot
 from ingot.containers.appender import Appender
 from ingot.errors import (
     ColumnError,
+    IngotError,
     SelectionError,
     UnsafeError,
 )
@@ -265,12 +268,85 @@ def test_names_with_empty_parts_are_refused(name: str) -> None:
     assert table.names == ("a",)
 
 
-@pytest.mark.parametrize("name", [".lock/x", ".g-x-y/z", "x/y", "x\\y"])
-def test_the_name_of_a_new_column_is_no_path(name: str) -> None:
+@pytest.mark.parametrize("name", [".lock/x", ".g-x-y/z", "x/../y", "", "..", "a\0b"])
+def test_hostile_names_are_refused(name: str) -> None:
     table = ingot.table({"a": [1, 2]})
-    with pytest.raises(UnsafeError):
+    with pytest.raises(IngotError, match="column"):
         table.add_column(name, [3, 4])
+    with pytest.raises(IngotError, match="column"):
+        ingot.table({name: [3, 4]})
+    with pytest.raises(IngotError, match="column"):
+        table.rename_column("a", name)
     assert table.names == ("a",)
+
+
+ODD_NAMES = [
+    *(
+        "km/h",
+        "a\\b",
+        "tab\t",
+        "two\nlines",
+        "AUX",
+        "trail ",
+        "ä/ö",
+        "C:",
+        "a:b",
+        "/",
+        "x" * 100 + "/",
+    ),
+    # These have had folders of their own always.
+    *("100%", "%", "%41", " lead", "*?<>|", "'", '"', "#", "- x", "{a: b}", "null", "1", "~", "`"),
+]
+
+
+@pytest.mark.parametrize("format", ["bcolz", "blsk"])
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_of_columns(format: str, name: str, tmp_path: Path) -> None:
+    columns = {name: [1, None, 3], "n": ["x", None, "z"], "in": {name: [1.5, 2.5, 3.5]}}
+    ingot.table(columns, tmp_path / "t", format=format)
+    assert not [each for each in os.listdir(tmp_path) if each != "t"]
+    table = ingot.open(tmp_path / "t", "r+")
+    assert table.names == (name, "n", "in")
+    assert table[name][:].tolist() == [1, None, 3]
+    table.append({name: [4], "n": ["w"], "in": {name: [4.5]}})
+    assert table.update(slice(1, 2), {name: 2}) == 1
+    assert table.delete([0]) == 1
+    table.rename_column(name, f"{name}/2")
+    table.add_column(name, [7, 8, 9], position=0)
+    table.drop_column(f"{name}/2")
+    table.shard(2, tmp_path / "s")
+    other = "blsk" if format == "bcolz" else "bcolz"
+    for found in (
+        ingot.open(tmp_path / "t"),
+        ingot.open(tmp_path / "s"),
+        ingot.convert(tmp_path / "t", tmp_path / "c", format=other),
+    ):
+        assert found.names == (name, "n", "in")
+        assert found[name][:].tolist() == [7, 8, 9]
+        assert found[f"in.{name}"][:].tolist() == [2.5, 3.5, 4.5]
+        assert found["n"][:].tolist() == [None, "z", "w"]
+    assert ingot.check(tmp_path / "t").ok
+
+
+def test_two_names_have_not_one_folder() -> None:
+    table = ingot.table({"km/h": [1], "%km%2F": [2]})
+    with pytest.raises(UnsafeError, match="one folder"):
+        table.add_column("%km%2Fh", [3])
+    with pytest.raises(UnsafeError, match="one folder"):
+        ingot.table({"%km%2Fh": [2], "km/h": [1]})
+
+
+def test_bcolz_opens_the_columns_with_plain_names(tmp_path: Path) -> None:
+    ingot.table({"km/h": [1], "n": [2]}, tmp_path / "t")
+    names = json.loads((tmp_path / "t" / "__rootdirs__").read_text())
+    assert names == {"names": ["n"], "x_names": ["km/h", "n"]}
+
+
+def test_a_group_of_zarr_has_no_such_members(tmp_path: Path) -> None:
+    ingot.table({"km/h": [1]}, tmp_path / "t")
+    with pytest.raises(ingot.errors.UnsupportedError, match="no member of the name 'km/h'"):
+        ingot.convert(tmp_path / "t", tmp_path / "z", format="zarr3")
+    assert not (tmp_path / "z").exists()
 
 
 @pytest.mark.parametrize("names", [("a", "a.b"), ("a.b", "a")])

@@ -30,6 +30,7 @@ from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head
 from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata, Storage, parse_sizes
 from ingot.formats.bcolz.table import DATA, ROOTDIRS
 from ingot.formats.checkable import Finding, Repair, RepairRequest
+from ingot.formats.folder_table import folder_name
 from ingot.formats.format import KeyTemplate
 from ingot.formats.keys import stored
 from ingot.formats.paths import joined, prefix
@@ -398,7 +399,7 @@ def _table_findings(store: Store, path: str, name: str) -> Iterator[Finding]:
     lengths = _lengths(store, path, names)
     if len(set(lengths.values())) > 1:
         yield _lengths_finding(path, name, lengths, longest=False)
-    unnamed = sorted(set(_listed(store, path)) - set(names))
+    unnamed = sorted(set(_listed(store, path)) - set(map(folder_name, names)))
     if unnamed:
         problem = f"{len(unnamed)} folders hold arrays that {ROOTDIRS} does not name: {unnamed[0]}"
         yield Finding(name, "stray", problem, prefix(path) + unnamed[0], severity="note")
@@ -469,7 +470,8 @@ def _names_step(store: Store, path: str, name: str) -> Repair | None:
 
 def _folder_of(store: Store, path: str, column: str) -> str | None:
     """Return the folder of a column; None where nothing of it is stored."""
-    for folder in (joined(path, column), joined(joined(path, DATA), column)):
+    own = folder_name(column)
+    for folder in (joined(path, own), joined(joined(path, DATA), own)):
         if _has_array(store, folder) or store.size(f"{folder}/{ROOTDIRS}") is not None:
             return folder
     return None

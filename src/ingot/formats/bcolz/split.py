@@ -19,6 +19,7 @@ from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
 from ingot.formats.bcolz.ragged import BcolzRaggedMap, create_ragged
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.table import BcolzTableMap, create_table
+from ingot.formats.folder_table import folder_name
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -73,7 +74,7 @@ def leaves(node: Column, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """
     if isinstance(node, TableNode):
         for name, column in node.columns.items():
-            yield from leaves(column, prefix(path) + name)
+            yield from leaves(column, prefix(path) + folder_name(name))
     elif isinstance(node, ArrayNode) and isinstance(node.chunks, BcolzMap):
         yield path, node.chunks
     elif isinstance(node, RaggedNode) and isinstance(node.packs, BcolzRaggedMap):
@@ -152,8 +153,9 @@ def _attrs(node: TableNode, folder: str) -> Iterator[Edit]:
     """Yield the edits that store the attributes of nested tables."""
     for name, column in node.columns.items():
         if isinstance(column, TableNode):
-            yield Put(f"{folder}/{name}/{ATTRS}", pack_attrs(column.attrs))
-            yield from _attrs(column, f"{folder}/{name}")
+            inner = f"{folder}/{folder_name(name)}"
+            yield Put(f"{inner}/{ATTRS}", pack_attrs(column.attrs))
+            yield from _attrs(column, inner)
 
 
 def _schemas(
@@ -161,7 +163,7 @@ def _schemas(
 ) -> TableSchema:
     schemas: dict[str, ColumnSchema] = {}
     for name, column in node.columns.items():
-        inner = f"{path}/{name}" if path else name
+        inner = prefix(path) + folder_name(name)
         if isinstance(column, TableNode):
             schemas[name] = _schemas(column, made, inner)
         else:

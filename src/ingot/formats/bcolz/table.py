@@ -46,8 +46,10 @@ from ingot.formats.bcolz.ragged import (
 from ingot.formats.folder_table import (
     FolderTableMap,
     RaggedFolderLayout,
+    check_folders,
     check_lengths,
     check_name,
+    folder_name,
 )
 from ingot.formats.format import ArrayNode, Column, RaggedNode, TableNode, TableSchema
 from ingot.formats.paths import prefix
@@ -95,7 +97,7 @@ class BcolzLayout:
         everything = list(columns)
         shown_before = old.get("names", ())
         hidden = {*everything} - {*visible(everything, shown_before)}
-        plain = [name for name in everything if name not in hidden and _is_plain(columns[name])]
+        plain = [name for name in everything if name not in hidden and _is_plain(name, columns)]
         values = {**old, "names": plain}
         values.pop("x_names", None)
         if plain != everything:
@@ -411,7 +413,10 @@ def _folders(store: Store, path: str) -> tuple[str, ...]:
 def _parse_names(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
     fields = FieldReader(where, values)
     names = _parse_list(fields, "names")
+    for name in names:
+        check_name(name, where)
     everything = _parse_list(fields, "x_names") if "x_names" in values else names
+    check_folders(everything, where)
     # A program that does not know `x_names` adds a column to `names` only.
     return tuple(dict.fromkeys((*everything, *names)))
 
@@ -427,7 +432,6 @@ def _parse_list(fields: FieldReader, key: str) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str):
             raise FormatError(f"{fields.where}: {key} holds {shown(name)}, which is no name")
-        check_name(name, fields.where)
     if len(set(found)) != len(found):
         twice = next(name for name in found if found.count(name) > 1)
         raise FormatError(f"{fields.where}: {key} holds {shown(twice)} twice")
@@ -522,9 +526,10 @@ def _made_plan(values: Mapping[str, Any], names: tuple[str, ...], path: str) -> 
         plain = frozenset(values["names"])
         maybe_nested = tuple(name for name in names if name not in plain)
     start = prefix(path)
-    places = tuple(start + name for name in names)
+    places = tuple(start + folder_name(name) for name in names)
     keys = [f"{place}/{name}" for place in places for name in (STORAGE, SIZES)]
-    keys += [f"{start}{name}/{mark}" for name in maybe_nested for mark in (ROOTDIRS, ATTRS)]
+    nested = (start + folder_name(name) for name in maybe_nested)
+    keys += [f"{place}/{mark}" for place in nested for mark in (ROOTDIRS, ATTRS)]
     # One byte more than allowed shows that a document is too long without reading all of it.
     batch = Batch([Extent(key, 0, json.LARGEST + 1) for key in keys])
     numbers = {name: number for number, name in enumerate(names)}
@@ -594,9 +599,9 @@ class ArrayColumns(Mapping[str, Column]):
 
 
 def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
-    start = prefix(path)
-    yield start + name
-    yield f"{start}{DATA}/{name}"
+    start, folder = prefix(path), folder_name(name)
+    yield start + folder
+    yield f"{start}{DATA}/{folder}"
     dirs = values.get("dirs")
     place = dirs.get(name) if isinstance(dirs, dict) else None
     if isinstance(place, str):
@@ -607,9 +612,10 @@ def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Itera
             yield start + last
 
 
-def _is_plain(column: Column) -> bool:
-    """Return whether bcolz can open a column."""
-    if not isinstance(column, ArrayNode):
+def _is_plain(name: str, columns: Mapping[str, Column]) -> bool:
+    """Return whether bcolz can open a column, in a folder of its name."""
+    column = columns[name]
+    if not isinstance(column, ArrayNode) or folder_name(name) != name:
         return False
     dtype = column.schema.dtype
     return dtype.names is None and (dtype.itemsize <= _WIDEST or dtype.kind in "SU")

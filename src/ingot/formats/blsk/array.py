@@ -62,6 +62,7 @@ from ingot.formats.blsk.metadata import (
     parse_nrows,
 )
 from ingot.formats.blsk.slots import SlotChain
+from ingot.formats.folder_table import folder_name
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -909,7 +910,8 @@ class DatasetDocuments:
         shape = (self.length, *storage.shape[1:]) if storage.shape else ()
         storage = replace(storage, shape=shape)
         schema = storage.schema(self.length, {} if column else self.attrs)
-        folder = prefix(self.path) + "".join(f"{part}/" for part in ("data", *column))
+        parts = ("data", *map(folder_name, column))
+        folder = prefix(self.path) + "".join(f"{part}/" for part in parts)
         # The other documents are those of the table.
         found = {NROWS: self.found[NROWS]} if column else self.found
         return BlskMap(store, self.path, folder, storage, schema, found, column)

@@ -26,7 +26,7 @@ from ingot.formats import yaml
 from ingot.formats.bcolz import types
 from ingot.formats.blsk.chunk_file import LARGEST_CAPACITY
 from ingot.formats.blsk.slots import SlotChain
-from ingot.formats.folder_table import check_name
+from ingot.formats.folder_table import check_folders
 from ingot.formats.packs import TrailedPacks, check_rows
 from ingot.formats.yaml import Document
 from ingot.formats.zarr import fills
@@ -364,8 +364,8 @@ def _leaves(claim: Any, path: tuple[str, ...], where: str) -> Iterator[tuple[tup
             raise LimitError(f"{where}: columns are nested more than {_DEEPEST} deep")
         if path and not claim:
             raise FormatError(f"{where}: {'.'.join(path)}: a nested table needs a column")
+        check_folders(claim, where)
         for name, each in claim.items():
-            check_name(name, where)
             if FILE_NAME.fullmatch(name):
                 raise FormatError(
                     f"{where}: column {shown(name)} has the name of a super-chunk file"

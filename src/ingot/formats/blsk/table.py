@@ -6,7 +6,7 @@ and makes one commit of those of many columns. A column is an array of `array`, 
 items of `ragged`.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ from ingot.formats.blsk.metadata import (
     parse_columns,
 )
 from ingot.formats.blsk.ragged import BlskRaggedMap, column_of, items_stored_as
-from ingot.formats.folder_table import check_lengths, check_name
+from ingot.formats.folder_table import check_folders, check_lengths, folder_name
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -226,7 +226,7 @@ class BlskTableMap:
         return prefix(self.path) + name
 
     def _folder(self, path: Path) -> str:
-        return self._key("".join(f"{part}/" for part in ("data", *path)))
+        return self._key("".join(f"{part}/" for part in ("data", *map(folder_name, path))))
 
     def _path_of(self, name: str) -> Path:
         if name not in self.columns:
@@ -373,8 +373,8 @@ def _stored_columns(
             yield from _stored_columns(each, (*path, name), superchunksize, spare)
 
 
-def _check_column(name: str, columns: Container[str]) -> None:
-    check_name(name, "table")
+def _check_column(name: str, columns: Collection[str]) -> None:
+    check_folders((*columns, name), "table")
     if is_staged(name) or ("." in name and not is_companion(name, columns)):
         raise ArgumentError(f"{name!r} cannot be the name of a column")
 

@@ -94,7 +94,7 @@ def test_names_that_cannot_be_given() -> None:
     for name in ("a", "__attrs__", ".lock", ".g-1-x", "a.b"):
         with pytest.raises(ValueError, match=r"already|cannot be"):
             table.added(name, schema)
-    for name in ("../x", "x/y", ""):
+    for name in ("../x", "x/../y", ""):
         with pytest.raises(UnsafeError):
             table.added(name, schema)
     with pytest.raises(ValueError, match="has 4 rows"):

@@ -239,7 +239,8 @@ def test_tables_without_columns_or_rows(tmp_path: Path) -> None:
     ("text", "error", "said"),
     [
         (b"dtype: {../a: int8}\n", UnsafeError, "leaves the table"),
-        (b"dtype: {a/b: int8}\n", UnsafeError, "leaves the table"),
+        (b"dtype: {a/../b: int8}\n", UnsafeError, "leaves the table"),
+        (b'dtype: {"a/b": int8, "%a%2Fb": int8}\n', UnsafeError, "have one folder"),
         (b'dtype: {"..": int8}\n', UnsafeError, "column"),
         (b'dtype: {"": int8}\n', UnsafeError, "leaves the table"),
         (b"dtype: {__1__.bin: int8}\n", FormatError, "the name of a super-chunk file"),
