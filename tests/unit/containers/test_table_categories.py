@@ -311,3 +311,17 @@ def test_decimals_dates_and_times_are_kept_exactly(format: str) -> None:
     assert table.where("time >= '04:00'").rows().tolist() == [2, 3]
     with pytest.raises(ValueError, match="column 'price' of 3 digits"):
         table.append([(Decimal("1000"), None, None)])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_words_of_two_writers_do_not_get_in_each_others_way(format: str, tmp_path: Path) -> None:
+    first = ingot.table({"c": pandas.Categorical(["a"])}, tmp_path / "t", format=format)
+    second = ingot.open(tmp_path / "t", "r+")
+    for number in range(3):
+        first.append({"c": [f"first {number}"]})
+        second.append({"c": [f"second {number}", "a"]})
+        first.update("c == 'a'", {"c": f"set {number}"})
+    expected = ["set 0"]
+    for number in range(3):
+        expected += [f"first {number}", f"second {number}", f"set {number}"]
+    assert first["c"][:].tolist() == second["c"][:].tolist() == expected

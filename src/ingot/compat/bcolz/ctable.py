@@ -27,6 +27,7 @@ from ingot.compat.bcolz.conversion import to_ndarray
 from ingot.compat.bcolz.defaults import cparams as parameters
 from ingot.compat.bcolz.defaults import defaults, options, stages
 from ingot.compat.bcolz.expressions import BoundExpression, Names, bound
+from ingot.containers.decoded_column import DecodedColumn
 from ingot.containers.table import Table
 from ingot.interop import hdf5, pandas
 
@@ -224,9 +225,10 @@ class ctable:
     def _column(self, name: str) -> carray:
         assert self._table is not None
         assert self.rootdir is not None
-        return carray.of_column(
-            self._table[name], self, os.path.join(self.rootdir, name), self.mode
-        )
+        column = self._table[name]
+        # bcolz knows neither categories nor decimals, and sees the integers that are stored.
+        stored = column.stored if isinstance(column, DecodedColumn) else column
+        return carray.of_column(stored, self, os.path.join(self.rootdir, name), self.mode)
 
     # What it is ----------------------------------------------------------------------------------
 

@@ -241,3 +241,12 @@ def test_text_is_that_of_bcolz(show: Any) -> None:
     ours = ctable(list(columns.values()), names=list(columns))
     theirs = peer.ctable(list(columns.values()), names=list(columns))
     assert show(ours).split() == show(theirs).split()
+
+
+def test_categories_are_the_numbers_that_are_stored(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    columns = {"city": pandas.Categorical(["b", None, "a"]), "n": [1, 2, 3]}
+    ingot.table(columns, tmp_path / "t")
+    table = bcolz.open(str(tmp_path / "t"), mode="r")
+    assert table["city"][:].tolist() == [1, -1, 0]
+    assert [row.n for row in table.where("city == 0")] == [3]
