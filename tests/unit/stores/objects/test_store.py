@@ -12,6 +12,7 @@ import pytest
 from obstore.store import MemoryStore, S3Store
 
 import ingot
+from ingot import native
 from ingot.errors import (
     AccessError,
     NotFoundError,
@@ -25,6 +26,9 @@ from ingot.stores import Extent, ObjectStore
 from ingot.stores.objects.client import FetchedObject, ObjectClient, Requested
 from ingot.stores.objects.url import ObjectURL
 from tests.seaweed import S3Server
+
+# The twin reads and verifies whole chunks.
+NATIVE = native.choice().name == "native"
 
 
 class Requests:
@@ -102,7 +106,8 @@ def test_an_element_takes_three_round_trips_from_a_cold_open(
     upload(tmp_path / "x", url)
     assert ingot.open(url)[77, 301] == rows[77, 301]
     assert len(requests.batches) == 3
-    assert requests.fetched < 40 << 10
+    if NATIVE:
+        assert requests.fetched < 40 << 10
 
 
 def test_all_chunks_are_fetched_at_once(tmp_path: Path, url: str, requests: Requests) -> None:
@@ -126,7 +131,8 @@ def test_checksums_are_compared_when_the_whole_chunk_is_fetched(tmp_path: Path, 
         ingot.open(url)[:500, :500]
     with pytest.raises(ingot.errors.CorruptionError, match="checksum"):
         ingot.open(url, options=Options(verify="always"))[3, 4]
-    assert ingot.open(url)[3, 4] == VALUES[3, 4]
+    if NATIVE:
+        assert ingot.open(url)[3, 4] == VALUES[3, 4]
 
 
 def test_near_ranges_are_one_request(requests: Requests) -> None:
