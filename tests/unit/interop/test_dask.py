@@ -20,7 +20,7 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.stores import MemoryStore
+from ingot.stores import MemoryStore, ObjectStore
 from ingot.testing.counting import CountingStore
 
 dd = pytest.importorskip("dask.dataframe")
@@ -346,6 +346,16 @@ def test_arrays_in_memory_are_stored_to(tmp_path: Path) -> None:
         to_ingot(unknown[unknown > 3], tmp_path / "u.zarr")
     with pytest.raises(UnsupportedError, match="no array"):
         array(ingot.group(tmp_path / "g.zarr").path)
+
+
+def test_arrays_in_object_stores_are_stored_to() -> None:
+    obstore = pytest.importorskip("obstore.store")
+    place = ObjectStore(obstore.MemoryStore(), writable=True)
+    stored = to_ingot(da.arange(100, chunks=30), place, chunks=10, format="zarr3")
+    store(da.ones(20, chunks=7, dtype="i8"), stored, slice(5, 25))
+    expected = np.arange(100)
+    expected[5:25] = 1
+    np.testing.assert_array_equal(array(place).compute(scheduler="sync"), expected)
 
 
 def test_progress_bars_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
