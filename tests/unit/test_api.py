@@ -72,11 +72,11 @@ def test_a_store_keeps_its_own_rights() -> None:
         ingot.create(MemoryStore(writable=False), shape=3, dtype="i4", format="zarr2")
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/a", "http://host/a", "memory://a", "file:///a"])
+@pytest.mark.parametrize("path", ["ftp://host/a", "file:///a"])
 def test_a_url_is_not_taken_for_a_folder(path: str) -> None:
-    with pytest.raises(UnsupportedError, match="only local paths"):
+    with pytest.raises(UnsupportedError, match="not a store that is known"):
         ingot.open(path)
-    with pytest.raises(UnsupportedError, match="only local paths"):
+    with pytest.raises(UnsupportedError, match="not a store that is known"):
         ingot.create(path, shape=3, dtype="i4", format="zarr2")
 
 

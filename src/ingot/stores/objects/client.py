@@ -53,6 +53,7 @@ Result = TypeVar("Result")
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_DENIED: Final = re.compile(r"\b40[13]\b")
 _RANGE: Final = ("Invalid range", "status code: 416", "InvalidRange")
 _IGNORED_RANGE: Final = ("NotPartial", "not a partial", "partial response", "Received non-partial")
 _TIMED_OUT: Final = ("TimedOut", "timed out", "Elapsed")
@@ -327,7 +328,8 @@ class ObjectClient:
         if not writing and _has(text, _RANGE):
             return RangeError(f"{where}: a range behind its end")
         said = _said(text)
-        if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError):
+        denied = isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError)
+        if denied or _DENIED.search(said):
             return AccessError(f"{where}: {said}: access is denied; check the credentials")
         if "NoSuchBucket" in text:
             return NotFoundError(f"{self.where}: there is no such bucket")
