@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 39
+ABI = 40
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
