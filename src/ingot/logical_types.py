@@ -33,6 +33,7 @@ __all__ = [
     "ZonedType",
     "decoded",
     "decoded_dtype",
+    "spelled",
     "words_of",
 ]
 
@@ -253,6 +254,24 @@ class FixedBytesType:
 LogicalType: TypeAlias = (
     CategoryType | DecimalType | ZonedType | TimeType | DateType | FixedBytesType
 )
+
+
+def spelled(kind: LogicalType) -> str:
+    """Return a type as text for a person.
+
+    >>> spelled(DecimalType(10, 2)), spelled(CategoryType(words_of(["a", "b"]), ordered=True))
+    ('decimal(10, 2)', 'ordered category of 2 words')
+    """
+    if isinstance(kind, CategoryType):
+        words = f"{len(kind.words)} word{'' if len(kind.words) == 1 else 's'}"
+        return f"{'ordered ' if kind.ordered else ''}category of {words}"
+    if isinstance(kind, DecimalType):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if isinstance(kind, ZonedType):
+        return f"time in {kind.zone}"
+    if isinstance(kind, TimeType):
+        return "time of day"
+    return "date" if isinstance(kind, DateType) else "bytes of one width"
 
 
 class IndexLevel(NamedTuple):

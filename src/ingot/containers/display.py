@@ -352,11 +352,12 @@ def table_info(
     free: FreeBytes | None = None,
     unfinished: bool = False,
     unreadable: Mapping[str, str] = MappingProxyType({}),
+    meanings: Mapping[str, str] = MappingProxyType({}),
 ) -> Info:
     """Return the table of a table; `first` has the values of its first rows.
 
     `free` are the bytes of files that hold nothing, `unreadable` says why the first rows of columns
-    are not shown.
+    are not shown, `meanings` says of columns what their types do not.
 
     >>> import ingot
     >>> ingot.table({"day": [1, 2, 3], "name": ["x", "yy", "z"]}, codec="blosc:zlib:9").info
@@ -383,7 +384,11 @@ def table_info(
     if unreadable:
         rows["unreadable"] = "; ".join(unreadable.values())
     columns = tuple(
-        ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
+        ColumnInfo(
+            name,
+            *_kind_texts(schema, stored[name], meanings.get(name)),
+            _listed(first[name], count),
+        )
         for name, schema in schemas.items()
     )
     name, _, mode = format.partition(", mode ")
@@ -391,7 +396,12 @@ def table_info(
         **_place_facts(path, name, "table", mode),
         "rows": count,
         "columns": [
-            {"name": each, **_column_facts(schema, stored[each]), "first": first[each]}
+            {
+                "name": each,
+                **_column_facts(schema, stored[each]),
+                **({"meaning": meanings[each]} if each in meanings else {}),
+                "first": first[each],
+            }
             for each, schema in schemas.items()
         ],
         **_size_facts(_nbytes(schemas), sum(stored.values())),
@@ -506,13 +516,15 @@ def _free_text(free: FreeBytes) -> str:
     return f"{size_text(free.dead)} dead, {size_text(free.spare)} spare"
 
 
-def _kind_texts(schema: ArraySchema | RaggedSchema, stored: int) -> tuple[str, str]:
+def _kind_texts(
+    schema: ArraySchema | RaggedSchema, stored: int, meaning: str | None = None
+) -> tuple[str, str]:
     if isinstance(schema, RaggedSchema):
         # How many bytes the items have is known when they are read.
         return str(schema.kind), f"{stored:,} bytes stored" if stored else "nothing stored"
     lengths = f" {list(schema.shape[1:])}" if len(schema.shape) > 1 else ""
     ratio = f"ratio {schema.nbytes / stored:.1f}" if stored else "nothing stored"
-    return f"{schema.dtype}{lengths}", ratio
+    return meaning or f"{schema.dtype}{lengths}", ratio
 
 
 def _listed(values: NDArray[Any], count: int) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from ingot.errors import (
 from ingot.interop import arrow, arrow_dataset, narwhals, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.logical_types import LogicalArray, LogicalKind, decoded, decoded_dtype
+from ingot.logical_types import spelled as spelled_type
 from ingot.nullable_array import NullableArray
 from ingot.query import search
 from ingot.query.expr import Combine, Expression, column_names, spelled
@@ -561,7 +562,10 @@ def info_of(state: TableState, path: str | None, head: str, unfinished: bool = F
             first[name] = np.ma.MaskedArray(np.empty(len(rows), object), mask=True)
             unreadable[name] = str(error).partition("\n")[0]
     facts = schemas, state.stored(), first, state.attrs, state.free(), unfinished
-    return table_info(path, head, state.rows, *facts, unreadable)
+    # Annotations that cannot be read leave every column unreadable.
+    types = {} if unreadable else state.logical_types
+    meanings = {name: spelled_type(kind) for name, kind in types.items()}
+    return table_info(path, head, state.rows, *facts, unreadable, meanings)
 
 
 def _kind_of(schema: ArraySchema | RaggedSchema) -> object:

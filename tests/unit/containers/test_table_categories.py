@@ -41,6 +41,16 @@ def table(request: Any, place: Place) -> ingot.Table:
     return ingot.table(frame(), place, format=request.param, chunks=3)
 
 
+def test_descriptions_say_what_columns_mean(table: ingot.Table) -> None:
+    text = str(table.info)
+    assert "category of 3 words" in text
+    assert "ordered category of 3 words" in text
+    assert "time in Europe/Oslo" in text
+    (city, *_) = table.info.to_dict()["columns"]
+    assert city["meaning"] == "category of 3 words"
+    assert city["dtype"] == "int32"
+
+
 def test_a_frame_comes_back(table: ingot.Table, place: Place) -> None:
     check(table, frame())
     check(ingot.open(place), frame())
