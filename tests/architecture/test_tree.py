@@ -19,7 +19,6 @@ TESTED_ELSEWHERE = {
     "cli/doctor": "unit/test_cli.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
     "engine/plan": "parity/test_engine.py",
-    "engine/scan": "parity/test_rows.py",
     "formats/zarr/hierarchy": "unit/containers/test_group.py",
     "formats/zarr/v3_consolidated": "unit/containers/test_group.py",
     "formats/zarr/v3_extension": "unit/formats/zarr/test_v3.py",
