@@ -86,7 +86,10 @@ POLARS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "datetime": (polars.Datetime("ms"), TIMES.map(lambda at: at.replace(microsecond=0))),
     "date": (polars.Date, st.dates()),
     "time": (polars.Time, st.times()),
-    "duration": (polars.Duration("us"), st.timedeltas(datetime.timedelta(-(10**5)))),
+    "duration": (
+        polars.Duration("us"),
+        st.timedeltas(datetime.timedelta(-(10**5)), datetime.timedelta(10**5)),
+    ),
     "decimal": (
         polars.Decimal(12, 3),
         st.integers(-(10**9), 10**9).map(lambda count: Decimal(count).scaleb(-3)),
