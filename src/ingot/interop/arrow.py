@@ -228,14 +228,37 @@ def zone_name(zone: Any) -> str:
 
 
 def _as_enum(values: Any, field: Any) -> Any:
-    return _fixed_words(values) if _ENUM in (field.metadata or ()) else values
+    text = (field.metadata or {}).get(_ENUM)
+    return values if text is None else _fixed_words(values, _enum_words(text))
 
 
-def _fixed_words(values: Any) -> Any:
+def _enum_words(text: bytes) -> list[str]:
+    """Return the words of an Enum of polars: each behind its length in bytes and a semicolon.
+
+    >>> _enum_words(b"1;a2;b;")
+    ['a', 'b;']
+    """
+    words = []
+    while text:
+        length, _, text = text.partition(b";")
+        count = int(length) if length.isdigit() else len(text) + 1
+        if count > len(text):
+            return []
+        words.append(text[:count].decode(errors="replace"))
+        text = text[count:]
+    return words
+
+
+def _fixed_words(values: Any, words: Sequence[str] = ()) -> Any:
+    """Return categories with fixed words; those of no rows may come without their words."""
     if not isinstance(values, LogicalArray) or not isinstance(values.type, CategoryType):
         return values
-    kind = CategoryType(values.type.words, values.type.ordered, fixed=True)
-    return LogicalArray(values.values, Annotation(kind))
+    known = values.type.words
+    if not len(known) and len(set(words)) == len(words):
+        known = words_of(words)
+    kind = CategoryType(known, values.type.ordered, fixed=True)
+    assert isinstance(values.values, np.ndarray), "codes are an array"
+    return LogicalArray(values.values.astype(kind.code_dtype), Annotation(kind))
 
 
 # To Arrow
