@@ -345,6 +345,7 @@ for name, value in content.items():
     os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
     with open(os.path.join(folder, name), "wb") as file:
         file.write(value)
-print(ingot.native.choice().name, answers(os.path.join(folder, {place!r})))
+from ingot import native
+print(native.choice().name, answers(os.path.join(folder, {place!r})))
 """
     )

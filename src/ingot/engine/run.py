@@ -1274,9 +1274,9 @@ class Engine:
             coords, key, error = min(failures, key=lambda failure: failure[0])
             # Chunks of rows have one number.
             coords += (0,) * (len(self.shape) - len(coords))
-            if not key:
-                # Of chunks that the store handed over, the kernel knows no keys.
-                key = key_of(self._before, coords)
+            # Of chunks that the store handed over, the kernel knows no keys. Of an index, it has
+            # read what was wanted: what is wrong with the whole of it is raised first.
+            key = key_of(self._before, coords) or key
             error.add_note(chunk_note(self.chunks, coords, key))
             raise error
 
