@@ -13,13 +13,17 @@ from ingot.cli.output import print_json, print_pairs, print_table, print_text
 from ingot.cli.parameters import Option
 from ingot.containers.display import Info
 from ingot.containers.folder import members
-from ingot.errors import IngotError
+from ingot.errors import IngotError, UnsupportedError
 from ingot.formats.bloscpack.header import MAGIC
+from ingot.stores.local.files import write_at
+from ingot.stores.local.new_file import new_file
 
 if TYPE_CHECKING:
     from ingot import pack as packing
+    from ingot.interop import matplotlib
 else:
     packing = deferred("ingot.pack")
+    matplotlib = deferred("ingot.interop.matplotlib")
 
 __all__ = ["describe_packed", "info", "print_info", "print_packed"]
 
@@ -35,6 +39,12 @@ def info(
     chunks: Annotated[
         bool, Option("--chunks", help="Show every chunk of a Bloscpack file.")
     ] = False,
+    plot: Annotated[
+        Path | None,
+        Option(
+            "--plot", metavar="FILE", help="Draw the chunks of an array, as .png, .svg or .pdf."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say what a dataset is.
@@ -43,6 +53,8 @@ def info(
     rows; of a group or a folder, its members; of a Bloscpack file, its parts.
     """
     with ingot.open(path) as dataset:
+        if plot is not None:
+            _plot(dataset, path, plot)
         found = dataset.info
         packed = _packed(path, None if chunks else _SHOWN) if _is_packed(dataset, path) else None
         if json:
@@ -54,6 +66,18 @@ def info(
     if packed is not None:
         print()
         print_packed(packed)
+
+
+def _plot(dataset: Any, path: Path, target: Path) -> None:
+    """Write a picture of the chunks of an array; its format goes by the suffix."""
+    if not isinstance(dataset, ingot.Array):
+        raise UnsupportedError(f"{path}: only arrays are drawn; ingot view shows everything")
+    found = dataset.survey()
+    kind = target.suffix.removeprefix(".").lower()
+    picture = matplotlib.chunks_picture(found.counts, found.ratio, str(path), kind)
+    with new_file(target) as file:
+        write_at(file.descriptor, 0, picture)
+        file.publish(overwrite=True)
 
 
 def print_info(title: str, found: Info) -> None:

@@ -1,14 +1,15 @@
 """matplotlib: maps of chunks as pictures. It is optional, and imported on first use."""
 
+import io
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import UnsupportedError
+from ingot.errors import ArgumentError, UnsupportedError
 
-__all__ = ["draw_chunks"]
+__all__ = ["chunks_picture", "draw_chunks"]
 
 
 def draw_chunks(
@@ -31,9 +32,33 @@ def draw_chunks(
     return axes
 
 
+def chunks_picture(
+    counts: tuple[int, ...], ratio: NDArray[np.float64], title: str, format: str
+) -> bytes:
+    """Return a map of chunks as the bytes of a picture, such as one of format "png" or "svg"."""
+    # A figure of its own opens no window, whatever the display is.
+    figure = _matplotlib().figure.Figure(layout="constrained")
+    known = figure.canvas.get_supported_filetypes()
+    if format not in known:
+        raise ArgumentError(
+            f"pictures of format {format!r} are unknown; there is {', '.join(known)}"
+        )
+    draw_chunks(counts, ratio, title, figure.subplots())
+    picture = io.BytesIO()
+    figure.savefig(picture, format=format)
+    return picture.getvalue()
+
+
 def _pyplot() -> Any:
+    _matplotlib()
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _matplotlib() -> Any:
     try:
-        from matplotlib import pyplot
+        import matplotlib.figure
     except ImportError:
         raise UnsupportedError("matplotlib is not installed: pip install matplotlib") from None
-    return pyplot
+    return matplotlib

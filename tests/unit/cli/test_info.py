@@ -185,3 +185,18 @@ def test_an_unknown_file_is_called_what_it_is(tmp_path):
 
 def test_columns_are_as_wide_as_their_widest_cell():
     assert align([("a", "b"), ("100", "c")], left=[1]) == "  a  b\n100  c"
+
+
+def test_a_picture_of_the_chunks(tmp_path):
+    pytest.importorskip("matplotlib")
+    ingot.array(np.arange(24).reshape(4, 6), tmp_path / "a.zarr", chunks=(2, 3))
+    picture = tmp_path / "map.png"
+    assert invoke("info", tmp_path / "a.zarr", "--plot", picture).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_arrays_are_drawn(tmp_path):
+    ingot.table({"a": [1]}, tmp_path / "t.bcolz")
+    result = invoke("info", tmp_path / "t.bcolz", "--plot", tmp_path / "map.png")
+    assert (result.exit_code, os.listdir(tmp_path)) == (1, ["t.bcolz"])
+    assert "only arrays are drawn" in result.stderr
