@@ -700,3 +700,24 @@ def test_the_package_lists_its_public_names_only() -> None:
     assert dir(ingot) == sorted(ingot.__all__)
     assert "stores" in dir(ingot)
     assert "TYPE_CHECKING" not in dir(ingot)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda array: array.append([np.nan]),
+        lambda array: array.append(["x"]),
+        lambda array: array.__setitem__(0, "x"),
+        lambda array: array.attrs.update(5),
+        lambda array: ingot.array([1], attrs=5),
+        lambda array: ingot.create(shape=3, dtype="foo"),
+        lambda array: ingot.check(5),
+        lambda array: ingot.repair(5),
+    ],
+)
+def test_wrong_arguments_are_errors_of_ingot(call):
+    array = ingot.array(np.arange(3))
+    with pytest.raises(ingot.errors.IngotError) as caught:
+        call(array)
+    assert isinstance(caught.value, ValueError | TypeError)
+    assert array[...].tolist() == [0, 1, 2]

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ingot.errors import FormatError, LimitError
+from ingot.errors import ArgumentTypeError, FormatError, LimitError
 from ingot.formats.json import DEEPEST
 from ingot.signals import Deferred
 
@@ -79,7 +79,11 @@ class Attributes(MutableMapping[str, Any]):
         >>> len(attrs)
         2
         """
-        fresh = converted(dict(other, **values), typed=self._typed)
+        try:
+            given = dict(other, **values)
+        except TypeError:
+            raise _no_mapping(other) from None
+        fresh = converted(given, typed=self._typed)
         with Deferred(), self._editing() as attrs:
             attrs.update(fresh)
 
@@ -106,6 +110,8 @@ def converted(attrs: Mapping[str, object], *, typed: bool = False) -> dict[str, 
     >>> converted({"day": datetime.date(2024, 2, 29), "weights": np.ones(2)})
     {'day': '2024-02-29', 'weights': [1.0, 1.0]}
     """
+    if not isinstance(attrs, Mapping):
+        raise _no_mapping(attrs)
     found = {}
     for name in attrs:
         value = attrs[name]
@@ -165,3 +171,7 @@ def _name(name: object, where: str) -> str:
     if not isinstance(name, str):
         raise FormatError(f"{where}: the name {name!r} is not text")
     return str(name)
+
+
+def _no_mapping(given: object) -> ArgumentTypeError:
+    return ArgumentTypeError(f"attributes: {type(given).__name__} is no mapping of names to values")

@@ -314,7 +314,10 @@ def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
 
 
 def _dtype(claim: DTypeLike) -> DType:
-    dtype = dtypes.TEXT if claim is str else np.dtype(claim)
+    try:
+        dtype = dtypes.TEXT if claim is str else np.dtype(claim)
+    except TypeError:
+        raise ArgumentTypeError(f"dtype is {claim!r}, which is no type of NumPy") from None
     if dtype.subdtype is not None:
         raise ArgumentError(f"dtype {dtype}: add the shape of the items to that of the array")
     if dtype.itemsize == 0:

@@ -19,7 +19,7 @@ from ingot.engine import flat, kernel
 from ingot.engine.payload import FlatEngine, engine_of
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
-from ingot.errors import ArgumentError, LimitError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
 from ingot.formats.format import ChunkMap, Coords, as_sharded, compactable, is_relocating
 from ingot.grid import ChunkGrid
 from ingot.options import Options
@@ -78,8 +78,18 @@ def evaluated(value: object, dtype: DType) -> object:
     """
     if dtype.kind in "OT":
         return value
-    check_numbers(value, dtype)
-    return np.asarray(value, dtype)
+    return _as_array(value, dtype)
+
+
+def _as_array(values: object, dtype: DType) -> NDArray[Any]:
+    """Return values as NumPy makes an array of them, with errors of ours."""
+    check_numbers(values, dtype)
+    try:
+        return np.asarray(values, dtype)
+    except TypeError as error:
+        raise ArgumentTypeError(str(error)) from error
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
 
 
 def check_numbers(values: object, dtype: DType) -> None:
@@ -104,8 +114,7 @@ def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]
         for position, value in enumerate(values):
             items[position] = value
         return items
-    check_numbers(values, schema.dtype)
-    return np.asarray(values, schema.dtype)
+    return _as_array(values, schema.dtype)
 
 
 def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
