@@ -72,8 +72,8 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     ),
     "a name that leads out": (
         lambda table: table.add_column("../o", np.zeros(20)),
-        ingot.errors.UnsafeError,
-        "'../o': the name of a column is no path",
+        ingot.errors.ArgumentError,
+        "'../o' cannot be the name of a column",
     ),
     "half a row": (
         lambda table: table.resize(2.5),  # type: ignore[arg-type]
