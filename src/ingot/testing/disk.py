@@ -50,6 +50,13 @@ class Disk:
 
     `watch` is called before each step with its description; it may raise an error instead, or
     return True to skip the step silently. `after` is called after each step.
+
+    >>> disk = Disk({"a": b"1"})
+    >>> file, size = disk.open_old("a")
+    >>> disk.write(file, 3, b"4")
+    >>> disk.truncate(file, 6)
+    >>> disk.read("a", [Extent("a")])
+    [b'1\\x00\\x004\\x00\\x00']
     """
 
     path: Final = "disk"
@@ -242,16 +249,17 @@ class Disk:
     def write(self, file: int, start: int, data: Buffer) -> None:
         """Write into a file."""
         if self._step("write"):
-            old, new = self._contents[file], bytes(data)
+            # What lies between the end of a file and a write behind it are zeros.
+            old, new = self._contents[file].ljust(start, b"\0"), bytes(data)
             self._contents[file] = old[:start] + new + old[start + len(new) :]
             self._loose.add(file)
             self._latest = "*"
             self._done()
 
     def truncate(self, file: int, size: int) -> None:
-        """Cut off a file."""
+        """Cut off a file, or fill it up with zeros."""
         if self._step("truncate"):
-            self._contents[file] = self._contents[file][:size]
+            self._contents[file] = self._contents[file][:size].ljust(size, b"\0")
             self._loose.add(file)
             self._latest = "*"
             self._done()
