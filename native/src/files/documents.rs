@@ -5,10 +5,12 @@
 use super::Root;
 use super::identity::Identity;
 use crate::error::Outcome;
+use crate::fork;
 use rustix::fs::{AtFlags, CWD, Stat, statat};
 use rustix::io::Errno;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::process;
+use std::sync::{Mutex, MutexGuard};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
@@ -29,18 +31,21 @@ struct Document {
 pub struct Documents {
     root: PathBuf,
     all: Mutex<Vec<Document>>,
+    /// The process that made them; in a fork of it, the lock may be one that nothing releases.
+    process: u32,
 }
 
 impl Documents {
     pub fn new(root: PathBuf, contents: Vec<(String, Option<Vec<u8>>)>) -> Self {
         let new = |(key, content)| Document { key, content, known: Known::Unknown };
-        Self { root, all: Mutex::new(contents.into_iter().map(new).collect()) }
+        Self { root, all: Mutex::new(contents.into_iter().map(new).collect()), process: process::id() }
     }
 
     /// Return whether the folder holds the documents, byte for byte. If `strict`, a file that was
-    /// written since the last comparison differs, whatever its bytes.
+    /// written since the last comparison differs, whatever its bytes. `false` as well in a fork that
+    /// cannot tell: the caller reads the documents again.
     pub fn check(&self, strict: bool) -> Outcome<bool> {
-        let mut all = self.all.lock().expect("no thread panics");
+        let Some(mut all) = self.lock() else { return Ok(false) };
         if let [document] = &all[..]
             && document.known != Known::Unknown
             && document.is_as_known(statat(CWD, self.root.join(&document.key), AtFlags::empty()))
@@ -59,11 +64,18 @@ impl Documents {
 
     /// Expect another content of a document from now on; `false` when it is not among them.
     pub fn put(&self, key: &str, content: Option<&[u8]>) -> bool {
-        let mut all = self.all.lock().expect("no thread panics");
+        let Some(mut all) = self.lock() else { return false };
         let Some(document) = all.iter_mut().find(|document| document.key == key) else { return false };
         document.content = content.map(<[u8]>::to_vec);
         document.known = Known::Unknown;
         true
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<Document>>> {
+        if process::id() == self.process {
+            return Some(self.all.lock().expect("no thread panics"));
+        }
+        fork::lock(&self.all)
     }
 }
 
@@ -115,6 +127,16 @@ mod tests {
         let file = File::options().write(true).open(folder.join("a")).unwrap();
         let time = SystemTime::now() - Duration::from_secs(age);
         file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    }
+
+    #[test]
+    fn a_fork_does_not_wait_for_a_thread_that_it_does_not_have() {
+        let elsewhere = Documents { process: 0, ..Documents::new(PathBuf::from("/"), vec![("a".into(), None)]) };
+        let held = elsewhere.all.lock().unwrap();
+        assert!(!elsewhere.check(false).unwrap());
+        assert!(!elsewhere.put("a", None));
+        drop(held);
+        assert!(elsewhere.put("a", None));
     }
 
     #[test]
