@@ -88,7 +88,7 @@ def _open_zarr(place: str) -> Any:
 def _open_with_pipeline(place: str) -> Any:
     import zarr
 
-    import ingot.interop.zarr  # noqa: F401
+    import ingot.interop.zarr  # noqa: F401 - it registers the pipeline
 
     zarr.config.set({"codec_pipeline.path": "ingot.interop.zarr.IngotCodecPipeline"})
     return zarr.open_array(place, mode="r+")

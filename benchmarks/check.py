@@ -55,8 +55,8 @@ def _full(settings: Settings, folder: Path) -> Table:
         ingot.array(values, path, format=name, **layout)
         require(not ingot.check(path).findings, f"{name}: a sound array has findings")
         read, check = _raced(
-            lambda path=path: ingot.open(path, options=ingot.Options(verify="always"))[...],  # type: ignore[misc]
-            lambda path=path: ingot.check(path),  # type: ignore[misc]
+            lambda path=path: ingot.open(path, options=ingot.Options(verify="always"))[...],
+            lambda path=path: ingot.check(path),
         )
         share = read / check
         mb = values.nbytes / 1e6
@@ -83,7 +83,7 @@ def _quick(settings: Settings, folder: Path) -> Table:
             path, shape=count * 100, dtype="i8", chunks=100, options=options, **layout
         )
         array[...] = np.arange(1, count * 100 + 1)
-        best = min(_seconds(lambda path=path: ingot.check(path, quick=True)) for _ in range(3))  # type: ignore[misc]
+        best = min(_seconds(lambda path=path: ingot.check(path, quick=True)) for _ in range(3))
         most = _FILES_SECONDS if name == "files" else _PACKED_SECONDS
         rows.append((name, best * 1e3, settings.verdict(best < most)))
         shutil.rmtree(path)

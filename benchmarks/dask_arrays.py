@@ -85,19 +85,15 @@ def _race(folder: Path, rows: int, turns: int) -> dict[str, dict[str, float]]:
         for name, (read, store) in LIBRARIES.items():
             source, target = str(folder / f"{name}.zarr"), str(folder / f"{name}-turned.zarr")
             tasks: dict[str, Callable[[], Any]] = {
-                "store": lambda store=store, source=source: store(_made(rows), source),  # type: ignore[misc]
+                "store": lambda store=store, source=source: store(_made(rows), source),
                 "reduce": lambda read=read, source=source: (
-                    read(source, ROW_BLOCKS)  # type: ignore[misc]
-                    .mean(axis=0)
-                    .compute()
+                    read(source, ROW_BLOCKS).mean(axis=0).compute()
                 ),
-                "rechunk": lambda read=read, store=store, source=source, target=target: store(  # type: ignore[misc]
+                "rechunk": lambda read=read, store=store, source=source, target=target: store(
                     read(source, ROW_BLOCKS).rechunk(COLUMN_BLOCKS), target
                 ),
                 "rechunked, reduced": lambda read=read, target=target: (
-                    read(target, COLUMN_BLOCKS)  # type: ignore[misc]
-                    .sum(axis=0)
-                    .compute()
+                    read(target, COLUMN_BLOCKS).sum(axis=0).compute()
                 ),
             }
             for task, call in tasks.items():

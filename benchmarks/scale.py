@@ -227,16 +227,16 @@ def measure(folder: Path) -> Iterator[tuple[str, float]]:
         array[: 20 * chunk] = 1
         values = np.ones(chunk, "i4")
         operations: dict[str, Callable[[], object]] = {
-            "create": lambda shape=shape, chunk=chunk: ingot.create(  # type: ignore[misc]
+            "create": lambda shape=shape, chunk=chunk: ingot.create(
                 folder / "new", shape=shape, dtype="i4", chunks=chunk, overwrite=True
             ),
-            "open": lambda place=place: ingot.open(place),  # type: ignore[misc]
-            "read an item": lambda array=array: array[5],  # type: ignore[misc]
-            "read a chunk": lambda array=array, chunk=chunk: array[:chunk],  # type: ignore[misc]
-            "assign a chunk": lambda array=array, values=values: array.__setitem__(  # type: ignore[misc]
+            "open": lambda place=place: ingot.open(place),
+            "read an item": lambda array=array: array[5],
+            "read a chunk": lambda array=array, chunk=chunk: array[:chunk],
+            "assign a chunk": lambda array=array, values=values: array.__setitem__(
                 slice(0, len(values)), values
             ),
-            "append a chunk": lambda array=array, values=values: array.append(values),  # type: ignore[misc]
+            "append a chunk": lambda array=array, values=values: array.append(values),
         }
         for label, call in operations.items():
             yield f"{name}: {label}", _best(call)
