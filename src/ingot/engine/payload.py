@@ -70,7 +70,7 @@ class FlatEngine(Engine):
         schema = self.chunks.schema
         wanted, repeats = flat.without_repeats(selection, self.shape)
         transposed, shape = flat.is_transposed(wanted, schema), wanted.engine_shape
-        memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
+        memory = kernel.new_result(shape[::-1] if transposed else shape, self.dtype)
         if memory.size:
             runs, inner = flat.cut(wanted, schema), self._payload_engine()
             if failures is None:
@@ -108,18 +108,18 @@ class FlatEngine(Engine):
         self.check_count(self.count_chunks(wanted))
         if values.size > 1 and not any(values.strides):
             # One value for all items is not spread out in memory.
-            item = np.array(values[(0,) * values.ndim], self._dtype)
+            item = np.array(values[(0,) * values.ndim], self.dtype)
             return inner.stage(inner.merged_runs(runs, item=item))
-        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
+        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner.dtype)
         topped = inner.topped_up(runs, units)
         if topped is not None:
-            return inner._commit_of(topped, None)
-        encoded = inner._encoded_chunks(inner.merged_runs(runs, units))
-        numbers, coder = inner.whole_chunks(runs), inner._chunk_coder()
+            return inner.commit_of(topped, None)
+        encoded = inner.encoded_chunks(inner.merged_runs(runs, units))
+        numbers, coder = inner.whole_chunks(runs), inner.chunk_coder()
         if numbers is not None and coder is not None and kernel.is_blosc(inner.chunks.schema):
-            run = _MemoryRun(numbers, units.view(np.uint8), coder, self._thread_count(), encoded)
-            return inner._commit_of(run, None)
-        return inner._commit_of(encoded, None)
+            run = _MemoryRun(numbers, units.view(np.uint8), coder, self.thread_count(), encoded)
+            return inner.commit_of(run, None)
+        return inner.commit_of(encoded, None)
 
     def store_payload(self, blocks: Iterable[NDArray[Any]]) -> Commit:
         """Return the commit that stores all items of a new flat array.
@@ -128,7 +128,7 @@ class FlatEngine(Engine):
         is encoded before the next is asked for.
         """
         inner = self._payload_engine()
-        (step,), dtype = inner.chunks.schema.chunks, inner._dtype
+        (step,), dtype = inner.chunks.schema.chunks, inner.dtype
 
         def cut() -> Iterator[tuple[Coords, NDArray[Any]]]:
             number, rest = 0, np.zeros(0, dtype)
@@ -144,7 +144,7 @@ class FlatEngine(Engine):
             if len(rest):
                 yield (number,), rest
 
-        return inner._commit_of(inner._encoded_chunks(cut()), None)
+        return inner.commit_of(inner.encoded_chunks(cut()), None)
 
     def fill_payload(self) -> Commit:
         """Return the commit that stores the fill value in every item of a new flat array."""
@@ -169,7 +169,7 @@ class FlatEngine(Engine):
         def chunks() -> Iterator[tuple[Coords, NDArray[Any]]]:
             for number in numbers:
                 begin, end = number * step, min(number * step + step, size)
-                chunk = flat.repeated(fill, begin, end, inner._dtype)
+                chunk = flat.repeated(fill, begin, end, inner.dtype)
                 if begin < kept:
                     (old,) = inner._decoded([(number,)])
                     assert old is not None, "a flat array is not sparse"
@@ -198,7 +198,7 @@ class FlatEngine(Engine):
 
         def filled(number: int) -> NDArray[Any]:
             begin, end = number * step, min(number * step + step, size)
-            return flat.repeated(fill, begin, end, inner._dtype)
+            return flat.repeated(fill, begin, end, inner.dtype)
 
         return inner.stage(((number,), filled(number)) for (number,) in sorted(set(coords)))
 
@@ -219,7 +219,7 @@ class FlatEngine(Engine):
         found = self._payload_engine().native_runs()
         return HANDED_OVER if found is None or found[1] else READ_BY_KERNEL
 
-    def _boxes(self) -> Engine:
+    def boxes(self) -> Engine:
         return self._payload_engine()
 
     def _payload_engine(self) -> "PayloadEngine":
@@ -246,7 +246,7 @@ class PayloadEngine(Engine):
 
     def read_runs(self, runs: Runs, memory: NDArray[Any]) -> None:
         """Read runs of the payload into memory in C order."""
-        units = memory.reshape(-1).view(np.uint8).view(self._dtype)
+        units = memory.reshape(-1).view(np.uint8).view(self.dtype)
         (size,), (step,) = self.shape, self.chunks.schema.chunks
         layout = self.native_runs()
         if layout is not None and not layout[1]:
@@ -269,7 +269,7 @@ class PayloadEngine(Engine):
         self, runs: Runs, memory: NDArray[Any], item: NDArray[Any], failures: list[ChunkFailure]
     ) -> None:
         """Read runs of this payload; chunks that cannot be read hold an item of the array."""
-        units = memory.reshape(-1).view(np.uint8).view(self._dtype)
+        units = memory.reshape(-1).view(np.uint8).view(self.dtype)
         (size,), (step,) = self.shape, self.chunks.schema.chunks
         numbers = runs.touched(step)
         while window := list(islice(numbers, self._window())):
@@ -278,7 +278,7 @@ class PayloadEngine(Engine):
                 begin, end = number * step, min(number * step + step, size)
                 found = chunk
                 if found is None:
-                    found = flat.repeated(item, begin, end, self._dtype)
+                    found = flat.repeated(item, begin, end, self.dtype)
                 for source, target in runs.parts(begin, end):
                     units[target] = found[source]
 
@@ -290,12 +290,12 @@ class PayloadEngine(Engine):
         if found is None or not numbers:
             return list(self.verify_chunks((number,) for number in numbers))
         layout, handed = found
-        out = memory_for((len(units),), self._plain, memory)
+        out = memory_for((len(units),), self.plain, memory)
         held = None
         try:
             if handed:
                 coords = np.array(numbers, np.int64)[:, None]
-                verify, threads = self.options.verify, self._thread_count()
+                verify, threads = self.options.verify, self.thread_count()
                 data = fetch(self._before, coords, threads=threads, verify=verify)
                 held = dict(zip(numbers, data, strict=True))
             axes: list[Any] = []
@@ -304,7 +304,7 @@ class PayloadEngine(Engine):
                 axes,
                 units.start,
                 len(units),
-                self._thread_count(),
+                self.thread_count(),
                 list(numbers) if handed else None,
                 held,
             )
@@ -321,7 +321,7 @@ class PayloadEngine(Engine):
         threads. None where values are not appended, and where chunks are not Blosc's.
         """
         (size,), (step,), (held,) = self.shape, self.chunks.schema.chunks, self._before.schema.shape
-        coder, number = self._chunk_coder(), held // step
+        coder, number = self.chunk_coder(), held // step
         if coder is None or self._cache is not None or runs.single != range(held, size):
             return None
         if not held or not kernel.is_blosc(self.chunks.schema):
@@ -332,14 +332,14 @@ class PayloadEngine(Engine):
             if files is not None and not files[1]:
                 coder, stored = files[0], None
             else:
-                (fetched,) = self._fetch([(number,)])
+                (fetched,) = self.fetch([(number,)])
                 if not isinstance(fetched.data, bytes):
                     return None
                 stored = fetched.data
-        until = min(size, (number + self._batch()) * step)
-        added = as_buffer(values[: until - held], self._plain)
+        until = min(size, (number + self.batch()) * step)
+        added = as_buffer(values[: until - held], self.plain)
         try:
-            made = coder.top_up(stored, held % step, added, self._thread_count())
+            made = coder.top_up(stored, held % step, added, self.thread_count())
         except IngotError as error:
             if held % step:
                 key = key_of(self._before, (number,))
@@ -353,7 +353,7 @@ class PayloadEngine(Engine):
         first = (((number + place,), part) for place, part in enumerate(parts))
         rest = Runs((), until, size - until)
         behind = self.merged_runs(rest, values[until - held :]) if rest.length else ()
-        return chain(first, self._encoded_chunks(behind))
+        return chain(first, self.encoded_chunks(behind))
 
     def whole_chunks(self, runs: Runs) -> range | None:
         """Return the numbers of the chunks of a payload that are one run; None for other runs."""
@@ -373,7 +373,7 @@ class PayloadEngine(Engine):
         single = runs.single
         for number in runs.touched(step):
             begin, end = number * step, min(number * step + step, size)
-            same = None if item is None else flat.repeated(item, begin, end, self._dtype)
+            same = None if item is None else flat.repeated(item, begin, end, self.dtype)
             if single is not None and single.start <= begin and end <= single.stop:
                 if same is None and values is not None:
                     same = values[begin - single.start : end - single.start]
@@ -406,10 +406,10 @@ class PayloadEngine(Engine):
         held = None
         if numbers is not None:
             coords = np.array(numbers, np.int64)[:, None]
-            verify, threads = self.options.verify, self._thread_count()
+            verify, threads = self.options.verify, self.thread_count()
             found = fetch(self._before, coords, threads=threads, verify=verify)
             held = dict(zip(numbers, found, strict=True))
-        axes, threads = runs.native_axes(), self._thread_count()
+        axes, threads = runs.native_axes(), self.thread_count()
         report = layout.read_runs(out, axes, runs.start, runs.length, threads, numbers, held)
         if report is not None:
             self.raise_first(report[1])

@@ -1,18 +1,17 @@
-"""The one module that moves array data: fetch, decode, scatter; gather, encode, stage.
+"""Reading and writing selections of an array: fetch, decode, scatter; gather, encode, stage.
 
-Reads and writes selections of an array, by one call into the native kernel where it can do all of
-the work, otherwise chunk by chunk in Python. Decides what a missing chunk means (the fill value, as
+One call into the native kernel does it where it can do all of the work; otherwise Python does it
+chunk by chunk. The engine decides what a missing chunk means (the fill value, as
 long as the metadata is that of the store) and adds the chunk to the message of every other failure.
-A write returns a commit, which the caller applies, alone or as part of a larger one. Knows no
-particular store, format or codec.
+A write returns a commit, which the caller applies, alone or as part of a larger one. The engine
+knows no particular store, format or codec.
 """
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from operator import floordiv
 from types import EllipsisType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native, signals
-from ingot.codecs.codec import EncodedChunk
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
@@ -30,6 +28,7 @@ from ingot.engine.handed import HandedLayout
 from ingot.engine.parts import whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
+from ingot.engine.staging import edits_of, edits_of_images, stage_values, staged_edits
 from ingot.errors import (
     ArgumentError,
     CorruptionError,
@@ -54,9 +53,8 @@ from ingot.formats.format import (
     zone_mapped,
 )
 from ingot.formats.keys import stored
-from ingot.grid import ChunkGrid, RectilinearAxis, begins_chunk, block_shape, blocks
+from ingot.grid import RectilinearAxis, begins_chunk, block_shape, blocks
 from ingot.options import Options
-from ingot.schema import ArraySchema
 from ingot.selection import (
     BasicSelection,
     CoordinateSelection,
@@ -75,18 +73,18 @@ from ingot.stores.store import (
     Feature,
     Inline,
     Location,
-    Move,
-    Put,
     Store,
     check_writable,
 )
-from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
+from ingot.stores.versions import discard
 
 __all__ = [
     "HANDED_OVER",
     "READ_BY_KERNEL",
+    "ChunkContext",
     "ChunkFailure",
     "Engine",
+    "Fetched",
     "as_buffer",
     "assign_together",
     "chunk_note",
@@ -142,15 +140,15 @@ class Engine:
         "_cache",
         "_check",
         "_coder",
-        "_dtype",
         "_few_chunks",
         "_layout",
-        "_plain",
         "_stager",
         "_threads",
         "_zones",
         "chunks",
+        "dtype",
         "options",
+        "plain",
         "shape",
     )
 
@@ -173,8 +171,8 @@ class Engine:
         self.options = options
         self.shape = schema.shape
         self._before = chunks if before is None else before
-        self._dtype = schema.dtype
-        self._plain = kernel.plain_dtype(self._dtype)
+        self.dtype = schema.dtype
+        self.plain = kernel.plain_dtype(self.dtype)
         # Counted when they are needed: a dataset may be opened for its metadata.
         self._threads = 0
         # Each state has its own cache, since file systems reuse the numbers of removed files.
@@ -262,15 +260,15 @@ class Engine:
             layout = self.layout()
         if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
-            result = kernel.new_result(counts, self._plain)
+            result = kernel.new_result(counts, self.plain)
             only = None
             if result.size > MANY:
                 only = self._stored_numbers(selection)
                 if only is not None:
                     del result
-                    result = kernel.filled_result(counts, self.chunks.schema).view(self._plain)
+                    result = kernel.filled_result(counts, self.chunks.schema).view(self.plain)
             if 0 not in counts:
-                threads = self._threads or self._thread_count()
+                threads = self._threads or self.thread_count()
                 try:
                     report = layout.read(result, selection.starts, selection.steps, threads, only)
                 except (IngotError, OSError):
@@ -281,11 +279,11 @@ class Engine:
                     if report[1] and self.options.damaged == "fill":
                         return self._read_around(selection)
                     self.raise_first(report[1])
-                    self._confirm_absent()
+                    self.confirm_absent()
                 if only is not None or report is not None:
                     self._refuse_missing(selection)
-            if self._plain is not self._dtype:
-                result = result.view(self._dtype)
+            if self.plain is not self.dtype:
+                result = result.view(self.dtype)
             return selection.finish(result)
         if type(selection) is OrthogonalSelection and layout is not None:
             if self.options.damaged == "fill":
@@ -294,30 +292,30 @@ class Engine:
                 self._refuse_missing(selection)
             only = self._stored_numbers(selection)
             if only is None:
-                result = kernel.new_result(selection.engine_shape, self._plain)
+                result = kernel.new_result(selection.engine_shape, self.plain)
             else:
                 shape = selection.engine_shape
-                result = kernel.filled_result(shape, self.chunks.schema).view(self._plain)
+                result = kernel.filled_result(shape, self.chunks.schema).view(self.plain)
             if result.size:
                 if self._has_rows() and kernel.selects_rows(selection.axes, self.shape):
-                    axes, threads = selection.axes, self._thread_count()
+                    axes, threads = selection.axes, self.thread_count()
                     self.raise_first(kernel.gather_rows(layout, result, axes, threads))
                 else:
-                    threads = self._thread_count()
+                    threads = self.thread_count()
                     report = kernel.read_outer(layout, result, selection.axes, threads, only)
                     if report is not None:
                         self.raise_first(report[1])
-                        self._confirm_absent()
-            return selection.finish(result.view(self._dtype))
+                        self.confirm_absent()
+            return selection.finish(result.view(self.dtype))
         if self.options.damaged == "fill":
             return self._read_around(selection)
-        result = kernel.new_result(selection.engine_shape, self._dtype)
+        result = kernel.new_result(selection.engine_shape, self.dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
 
     def result_bytes(self, selection: Selection) -> int:
         """Return how many bytes the result of a read has."""
-        return math.prod(selection.engine_shape) * self._dtype.itemsize
+        return math.prod(selection.engine_shape) * self.dtype.itemsize
 
     def _read_around(self, selection: Selection) -> Any:
         """Read a selection; chunks that cannot be read are filled, and a warning names them."""
@@ -331,7 +329,7 @@ class Engine:
 
     def _result_around(self, selection: Selection, failures: list[ChunkFailure]) -> NDArray[Any]:
         """Return the items of a selection, and add the chunks that cannot be read to `failures`."""
-        result = kernel.new_result(selection.engine_shape, self._dtype)
+        result = kernel.new_result(selection.engine_shape, self.dtype)
         self._read_rows(selection, result, failures)
         return result
 
@@ -367,10 +365,10 @@ class Engine:
 
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
         """Read into an array of the shape and type of the result."""
-        if out.shape != selection.shape or out.dtype != self._dtype:
+        if out.shape != selection.shape or out.dtype != self.dtype:
             raise ArgumentError(
                 f"out is {out.dtype}{list(out.shape)}, the selection is "
-                f"{self._dtype}{list(selection.shape)}"
+                f"{self.dtype}{list(selection.shape)}"
             )
         if self.options.damaged == "fill" or self.options.missing == "error":
             out[...] = self.read(selection)
@@ -386,16 +384,16 @@ class Engine:
         if layout is None:
             self._read_rows(selection, box)
         elif 0 not in selection.counts:
-            plain = box if self._plain is self._dtype else box.view(self._plain)
+            plain = box if self.plain is self.dtype else box.view(self.plain)
             only = self._stored_numbers(selection)
             if only is not None:
                 box[...] = kernel.fill_item(self.chunks.schema)
             report = layout.read(
-                plain, selection.starts, selection.steps, self._thread_count(), only
+                plain, selection.starts, selection.steps, self.thread_count(), only
             )
             if report is not None:
                 self.raise_first(report[1])
-                self._confirm_absent()
+                self.confirm_absent()
 
     def assign(self, selection: Selection, value: object) -> Commit:
         """Return the commit that assigns a value to a selection as NumPy would.
@@ -407,7 +405,7 @@ class Engine:
             commit = self._erase(selection)
             if commit is not None:
                 return commit
-        values = selection.prepare(value, self._dtype)
+        values = selection.prepare(value, self.dtype)
         if 0 in selection.engine_shape:
             return Commit()
         return self._assign_values(selection, values)
@@ -421,14 +419,14 @@ class Engine:
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
                 self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
-                return self._commit_of(self._encoded(layout, selection, values), self._unit())
+                return self.commit_of(self._encoded(layout, selection, values), self.unit())
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
         relocating = is_relocating(self.chunks)
         numbers = None if layout is None or relocating else self._single_rows(selection)
         if layout is not None and numbers is not None:
             return self._assign_rows(layout, numbers, values)
-        unit = self._unit()
+        unit = self.unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         if streaming(self.chunks) is not None:
             # An axis may be walked backwards; chunks are stored in ascending order.
@@ -441,223 +439,22 @@ class Engine:
         The boxes ascend. Each is encoded before the next is asked for, so that not all values are
         in memory.
         """
-        layout, unit = self._staging_layout(), self._unit()
+        layout, unit = self._staging_layout(), self.unit()
 
         def encoded() -> Iterator[tuple[Coords, bytes | None]]:
             for selection, given in blocks:
-                values = selection.prepare(given, self._dtype)
+                values = selection.prepare(given, self.dtype)
                 if isinstance(layout, HandedLayout):
                     yield from self._encoded(layout, selection, values)
                 else:
                     rows = plan.rows(selection, self.chunks.schema.grid, unit)
-                    yield from self._encoded_chunks(self._merged(rows, values))
+                    yield from self.encoded_chunks(self._merged(rows, values))
 
-        return self._commit_of(encoded(), unit)
+        return self.commit_of(encoded(), unit)
 
-    def takes(self, source: "Engine") -> bool:
-        """Return whether this array can store encoded chunks of another one as they are.
-
-        Both have one shape and type, cut and order their items in the same way, and have the same
-        codec but for checksums.
-        """
-        here, there = self.chunks.schema, source.chunks.schema
-        same = here.shape == there.shape and here.dtype == there.dtype
-        if not same or here.variable or 0 in here.shape:
-            return False
-        return _is_cut_alike(here, there) and _coding(here) == _coding(there)
-
-    def moved(
-        self,
-        source: "Engine",
-        report: Callable[[int, bool], object],
-        skips: Callable[[int], bool] = lambda window: False,
-    ) -> Iterator[tuple[int, tuple[Edit, ...]]]:
-        """Yield the edits that store encoded chunks of another array, which `takes` allows.
-
-        For an array whose chunks are files. There is a window of chunks at a time, and the numbers
-        of the windows ascend; `skips` says of a window whether it is left out. The checksums of
-        the other array are compared; a chunk that has none is decoded to check it. `report` is
-        called for each chunk with the bytes of its items, and whether it is moved untouched. A
-        chunk that has another size here, at the edge of the array, is encoded anew.
-        """
-        here, there = self._boxes(), source._boxes()
-        for window, numbers in self._move_windows(here, there):
-            if skips(window):
-                continue
-            edits, rest = self._moved_natively(source, numbers)
-            try:
-                chunks = self._moved(here, there, source, rest, report)
-                staged = self.chunks.stage(
-                    {coords: None if data is None else bytes(data) for coords, data in chunks}
-                )
-            except BaseException:
-                discard(self.chunks.store, edits)
-                raise
-            # A new array has no chunk to remove.
-            puts = (edit for edit in staged.edits if not isinstance(edit, Delete))
-            yield window, (*edits, *puts)
-            for number in sorted(set(numbers).difference(rest)):
-                report(self._valid_bytes(number), True)
-
-    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
-        """Return the commit that stores the encoded chunks of another array; see `moved`."""
-        here, there = self._boxes(), source._boxes()
-        windows = (
-            self._moved(here, there, source, numbers, report)
-            for _, numbers in self._move_windows(here, there)
-        )
-        return here._commit_of(chain.from_iterable(windows), here._unit())
-
-    def _boxes(self) -> "Engine":
+    def boxes(self) -> "Engine":
         """Return the engine whose chunks are boxes; that of another array for one that is flat."""
         return self
-
-    def _move_windows(self, here: "Engine", there: "Engine") -> Iterator[tuple[int, list[int]]]:
-        """Yield the numbers of chunks that move at a time: all chunks of a key, in ascending order.
-
-        The first number of each pair counts the windows.
-        """
-        count = self.chunks.schema.chunk_count
-        unit = here._unit()
-        groups: Iterable[Sequence[int]] = (range(n, n + 1) for n in range(count))
-        if unit is not None and set(unit) > {1}:
-            groups = _numbers_by_key(here.chunks.schema.grid, unit)
-        step, window, held = there._batch(), 0, list[int]()
-        for group in groups:
-            held += group
-            if len(held) >= step:
-                yield window, held
-                window, held = window + 1, []
-        if held:
-            yield window, held
-
-    def _moved_natively(
-        self, source: "Engine", numbers: Sequence[int]
-    ) -> tuple[list[Edit], Sequence[int]]:
-        """Stage encoded chunks by one call into the kernel.
-
-        Return the edits that publish them, and the numbers of the chunks that are left: those that
-        are not stored, or are encoded anew.
-        """
-        here, there = self.layout(), source.layout()
-        kinds = (self.chunks, source.chunks)
-        if any(as_sharded(each) is not None or each.schema.flat is not None for each in kinds):
-            return [], numbers
-        if zone_mapped(self.chunks) is not None or here is None or there is None:
-            return [], numbers
-        if isinstance(here, HandedLayout) or isinstance(there, HandedLayout):
-            return [], numbers
-        found: list[native.Staged] = []
-
-        def stage(transaction: str, edits: list[Edit]) -> None:
-            staged, failures = there.move_chunks(here, numbers, self._thread_count(), transaction)
-            found.extend(staged)
-            edits += (edit for edit in _edits(staged) if isinstance(edit, Move))
-            source.raise_first(failures)
-
-        check_writable(self.chunks.store)
-        edits = _staged(self.chunks.store, stage)
-        images = zip(numbers, found, strict=True)
-        return edits, [number for number, (_, _, image, _, _) in images if image is None]
-
-    def _valid_bytes(self, number: int) -> int:
-        """Return the bytes of the items of a chunk that lie inside the array."""
-        schema = self.chunks.schema
-        return (
-            math.prod(schema.grid.valid_shape(schema.grid.coords(number))) * schema.dtype.itemsize
-        )
-
-    def _moved(
-        self,
-        here: "Engine",
-        there: "Engine",
-        source: "Engine",
-        numbers: Sequence[int],
-        report: Callable[[int, bool], object],
-    ) -> Iterator[tuple[Coords, Buffer | None]]:
-        """Yield chunks of a source as this array stores them."""
-        if not numbers:
-            return
-        old, new = there.chunks.schema, here.chunks.schema
-        zoned = zone_mapped(self.chunks) is not None and has_zone_map(self._dtype)
-        same_fill = kernel.fill_item(new).tobytes() == kernel.fill_item(old).tobytes()
-        fetched = there._fetch([old.grid.coords(number) for number in numbers])
-        found = there._unframed(numbers, fetched, zoned=zoned)
-        any_absent = False
-        for number, each, bare in zip(numbers, fetched, found, strict=True):
-            coords = new.grid.coords(number)
-            spec = new.spec(coords)
-            nbytes = here._valid_bytes(number)
-            data: Buffer | None = None
-            absent = each.data is None and isinstance(each.location, Extent)
-            any_absent = any_absent or absent
-            if absent and new.sparse and same_fill:
-                report(nbytes, True)
-                continue
-            if bare is not None and old.spec(old.grid.coords(number)).nbytes == spec.nbytes:
-                chunk, array = bare
-                data = new.chain.framed(chunk, spec, array)
-            untouched = data is not None
-            if data is None:
-                data = self._reencoded(here, source, number)
-            yield coords, data
-            report(nbytes, untouched)
-        if any_absent:
-            source._confirm_absent()
-
-    def _unframed(
-        self, numbers: Sequence[int], fetched: Sequence["_Fetched"], *, zoned: bool
-    ) -> "list[tuple[EncodedChunk, NDArray[Any] | None] | None]":
-        """Return chunks without their checksums, which are compared; None for one to be encoded.
-
-        The items come with a chunk that has no checksum, and where `zoned`, with one that has no
-        zone map.
-        """
-        schema, coder = self.chunks.schema, self._chunk_coder()
-        found: list[tuple[EncodedChunk, NDArray[Any] | None] | None] = []
-        outs: list[tuple[NDArray[Any], int, bytes]] = []
-        for number, each in zip(numbers, fetched, strict=True):
-            coords = schema.grid.coords(number)
-            with _ChunkContext(self.chunks, coords, each.location):
-                if each.data is None and isinstance(each.location, Extent) and not schema.sparse:
-                    raise CorruptionError("the chunk is missing")
-                if not isinstance(each.data, bytes):
-                    found.append(None)
-                    continue
-                spec = schema.spec(coords)
-                bare = schema.chain.unframed(each.data, spec)
-                array = None
-                if bare is not None and (not bare.verified or (zoned and not bare.zone)):
-                    if coder is None:
-                        limit = self.options.limits.chunk_bytes
-                        array = kernel.decode(each.data, schema, spec, limit)
-                    else:
-                        plain = kernel.new_result(spec.shape or (1,), self._plain)
-                        outs.append((plain, number, each.data))
-                        array = plain.view(self._dtype).reshape(spec.shape)
-                found.append(None if bare is None else (bare, array))
-        if outs and coder is not None:
-            self.raise_first(coder.decode_chunks(outs, self._thread_count()) or ())
-        return found
-
-    def _reencoded(self, here: "Engine", source: "Engine", number: int) -> Buffer | None:
-        """Return one chunk of this array, encoded from the items of a source."""
-        schema = here.chunks.schema
-        coords = schema.grid.coords(number)
-        if here is self:
-            sizes = zip(coords, schema.chunks, schema.grid.valid_shape(coords), strict=True)
-            box = tuple(slice(at * size, at * size + length) for at, size, length in sizes)
-        else:
-            rows = self.chunks.schema.chunks[0]
-            box = (slice(number * rows, (number + 1) * rows),)
-        values = np.asarray(source.read(parse(box, self.shape)))
-        if here is not self:
-            chunk = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(here._dtype)
-        else:
-            chunk = here.writable_chunk(coords, None)
-            chunk[tuple(slice(length) for length in values.shape)] = values
-        ((_, data),) = here._encoded_chunks([(coords, chunk)])
-        return data
 
     def _slot_run(self, selection: Selection, values: NDArray[Any]) -> "_SlotRun | None":
         """Return chunks that the kernel encodes into the files that hold them.
@@ -686,13 +483,13 @@ class Engine:
         selection: BasicSelection,
         values: NDArray[Any],
     ) -> "_SlotRun":
-        starts, steps, threads = selection.starts, selection.steps, self._thread_count()
+        starts, steps, threads = selection.starts, selection.steps, self.thread_count()
         grid, numbers = self.chunks.schema.grid, np.zeros(1, np.int64)
         box = zip(starts, selection.counts, steps, grid.axes, grid.counts, strict=True)
         for start, count, step, axis, total in box:
             touched = plan.axis_chunks(range(start, start + count * step, step), axis)
             numbers = (numbers[:, None] * total + np.array(touched, np.int64)).reshape(-1)
-        given = values if self._plain is self._dtype else values.view(self._plain)
+        given = values if self.plain is self.dtype else values.view(self.plain)
 
         def write(part: slice, room: _Room) -> _Written:
             target, gaps, end, spare = room
@@ -705,7 +502,7 @@ class Engine:
         self, chunks: Slotted, layout: native.Layout, rows: NDArray[np.int64], values: NDArray[Any]
     ) -> "_SlotRun":
         rows, given, single = self._ordered(rows, values)
-        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        chunk, threads = self.chunks.schema.chunks[0], self.thread_count()
         numbers = np.unique(rows // chunk)
 
         def write(part: slice, room: _Room) -> _Written:
@@ -722,7 +519,7 @@ class Engine:
     ) -> tuple[NDArray[np.int64], NDArray[Any], bool]:
         """Return rows in ascending order with their values, and whether one value is for all."""
         single = len(rows) > 1 and not values.strides[0]
-        values = as_buffer(values[:1] if single else values, self._plain)
+        values = as_buffer(values[:1] if single else values, self.plain)
         if bool((rows[:-1] > rows[1:]).any()):
             order = np.argsort(rows, kind="stable")
             rows, values = rows[order], values if single else values[order]
@@ -750,7 +547,7 @@ class Engine:
             handed = kernel.handed_layout(self.chunks, self.options, self._before)
             layout = layout if handed is None else handed
         rows, values, single = self._ordered(rows, values)
-        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        chunk, threads = self.chunks.schema.chunks[0], self.thread_count()
         numbers = rows // chunk
         numbers = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
 
@@ -776,7 +573,7 @@ class Engine:
             return None
         if not kernel.has_rows(self.chunks.schema):
             return None
-        threads = self._thread_count()
+        threads = self.thread_count()
 
         def make(numbers: range, transaction: str | None) -> Images:
             held = None
@@ -807,7 +604,7 @@ class Engine:
         assert given is not None
         if self.shape[0] <= removed[0]:
             return Commit()  # The last rows were removed: a chunk may hold more than there are.
-        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        chunk, threads = self.chunks.schema.chunks[0], self.thread_count()
         numbers = range(int(removed[0]) // chunk, self.chunks.schema.grid.counts[0])
         self.check_count(len(numbers))
         # In front of removed row n, all but n rows are kept.
@@ -863,16 +660,16 @@ class Engine:
                         assert not isinstance(data, str), "there is no transaction"
                         yield (number, *rest), data
 
-            return self._commit_of(encoded(), self._unit())
+            return self.commit_of(encoded(), self.unit())
 
         def stage(transaction: str, edits: list[Edit]) -> None:
             for part in parts:
                 images, troubles = make(part, transaction)
-                edits += _image_edits(images)
+                edits += edits_of_images(images)
                 source.raise_first(troubles)
 
         check_writable(store)
-        return Commit(publish=tuple(_staged(store, stage)))
+        return Commit(publish=tuple(staged_edits(store, stage)))
 
     def _staging_layout(self) -> native.Layout | HandedLayout | None:
         """Return what encodes chunks natively; None where Python does.
@@ -914,9 +711,9 @@ class Engine:
             return None
         if 0 in selection.counts or self.erases(selection, value):
             return None
-        values = selection.prepare(value, self._dtype)
-        if self._plain is not self._dtype:
-            values = values.view(self._plain)
+        values = selection.prepare(value, self.dtype)
+        if self.plain is not self.dtype:
+            values = values.view(self.plain)
         return layout, values, selection.starts
 
     def check_count(self, chunks: int) -> None:
@@ -936,7 +733,7 @@ class Engine:
         schema = self.chunks.schema
         if not schema.sparse or schema.variable or math.prod(selection.engine_shape) <= MANY:
             return False
-        item = np.asarray(value, self._dtype)
+        item = np.asarray(value, self.dtype)
         # Byte for byte, so that -0.0 and the payloads of NaN survive.
         if item.ndim or item.tobytes() != kernel.fill_item(schema).tobytes():
             return False
@@ -999,9 +796,9 @@ class Engine:
         `unit` is the number of chunks along each axis that share a key; chunks that share one must
         follow each other. Without it only an array with a key for each chunk is staged in parts.
         """
-        return self._commit_of(self._encoded_chunks(chunks), unit)
+        return self.commit_of(self.encoded_chunks(chunks), unit)
 
-    def _commit_of(
+    def commit_of(
         self, encoded: Iterable[tuple[Coords, Buffer | None]], unit: tuple[int, ...] | None
     ) -> Commit:
         """Return the commit that stores encoded chunks; `unit` as in `stage`.
@@ -1024,7 +821,7 @@ class Engine:
                 signals.check()
                 before, block = block, unit and tuple(map(floordiv, coords, unit))
                 if held > most and block != before:
-                    staged += _stage_edits(store, self.chunks.stage(waiting))
+                    staged += stage_values(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
                 waiting[coords] = None if data is None else bytes(data)
                 held += 0 if data is None else len(data)
@@ -1038,24 +835,24 @@ class Engine:
         """Return the map that stores encoded chunks as they come; None where they are gathered."""
         return streaming(self.chunks)
 
-    def _encoded_chunks(
+    def encoded_chunks(
         self, chunks: Iterable[tuple[Coords, NDArray[Any]]]
     ) -> Iterator[tuple[Coords, bytes | None]]:
         """Yield chunks with the bytes to store for them, encoded natively where that is possible.
 
         Some chunks at a time, so that they can be shared out over threads.
         """
-        schema, coder, rest = self.chunks.schema, self._chunk_coder(), iter(chunks)
+        schema, coder, rest = self.chunks.schema, self.chunk_coder(), iter(chunks)
         if coder is None:
             for coords, chunk in rest:
                 yield coords, kernel.encode(chunk, schema, schema.grid.linear(coords))
             return
-        while window := list(islice(rest, self._batch())):
+        while window := list(islice(rest, self.batch())):
             arrays = [
-                (as_buffer(chunk, self._plain), schema.grid.linear(coords))
+                (as_buffer(chunk, self.plain), schema.grid.linear(coords))
                 for coords, chunk in window
             ]
-            data = coder.encode_chunks(arrays, schema.sparse, self._thread_count())
+            data = coder.encode_chunks(arrays, schema.sparse, self.thread_count())
             yield from zip((coords for coords, _ in window), data, strict=True)
 
     def _encoded(
@@ -1065,12 +862,12 @@ class Engine:
 
         The chunks of one key follow each other.
         """
-        if self._plain is not self._dtype:
-            values = values.view(self._plain)
-        unit = self._unit()
+        if self.plain is not self.dtype:
+            values = values.view(self.plain)
+        unit = self.unit()
         waiting: list[tuple[Coords, bytes | None]] = []
         for encoded, failures in layout.encode(
-            values, selection.starts, selection.steps, self._thread_count()
+            values, selection.starts, selection.steps, self.thread_count()
         ):
             self.raise_first(failures)
             if unit is None or set(unit) <= {1}:
@@ -1092,7 +889,7 @@ class Engine:
 
     def zones(self) -> ZoneMaps | None:
         """Return the zone maps of all chunks; None where chunks have none."""
-        chunks, dtype = zone_mapped(self.chunks), self._dtype
+        chunks, dtype = zone_mapped(self.chunks), self.dtype
         if chunks is None or not has_zone_map(dtype):
             return None
         if self._zones is None:
@@ -1116,14 +913,14 @@ class Engine:
             self._layout = layout
         return layout
 
-    def _chunk_coder(self) -> native.Layout | None:
+    def chunk_coder(self) -> native.Layout | None:
         """Return what codes whole chunks natively; None where only Python can."""
         coder = self._coder
         if coder is ...:
             coder = self._coder = kernel.chunk_coder(self.chunks.schema, self.options)
         return coder
 
-    def _thread_count(self) -> int:
+    def thread_count(self) -> int:
         if not self._threads:
             self._threads = self.options.thread_count()
         return self._threads
@@ -1132,7 +929,7 @@ class Engine:
         """Yield keys of `verify` that cover the array, of whole chunks of about `nbytes` bytes."""
         # Chunks that share a file are read together.
         grid = stored_map(self.chunks).schema.grid
-        yield from blocks(self.shape, block_shape(grid, self._dtype.itemsize, most=nbytes))
+        yield from blocks(self.shape, block_shape(grid, self.dtype.itemsize, most=nbytes))
 
     def verify(
         self, key: tuple[slice, ...], memory: NDArray[np.uint8] | None = None
@@ -1147,9 +944,9 @@ class Engine:
             return []
         layout = self.layout()
         if layout is not None:
-            out = memory_for(box.counts, self._plain, memory)
+            out = memory_for(box.counts, self.plain, memory)
             try:
-                report = layout.read(out, box.starts, box.steps, self._thread_count(), None)
+                report = layout.read(out, box.starts, box.steps, self.thread_count(), None)
             except (IngotError, OSError):
                 pass  # The store could not hand over all chunks: they are read one by one.
             else:
@@ -1179,7 +976,7 @@ class Engine:
     def dropped(self, coords: Iterable[Coords]) -> Commit:
         """Return the commit that stores the fill value in chunks; their content is not read."""
         chunks = ((each, self.writable_chunk(each, None)) for each in sorted(set(coords)))
-        return self.stage(chunks, self._unit())
+        return self.stage(chunks, self.unit())
 
     def dropped_files(self, coords: Iterable[Coords]) -> Commit:
         """Return the commit that removes the files, or shards, that hold chunks.
@@ -1187,7 +984,7 @@ class Engine:
         Only where chunks may be absent: all items of the files then read as the fill value.
         """
         files = stored_map(self.chunks)
-        unit = self._unit()
+        unit = self.unit()
         assert unit is not None, "the chunks have files"
         keys = {tuple(map(floordiv, each, unit)) for each in coords}
         return files.stage(dict.fromkeys(sorted(keys)))
@@ -1212,7 +1009,7 @@ class Engine:
             outer = stored_map(self._before)
             if outer.template is None:
                 return ""
-            unit = self._unit() or (1,) * len(coords)
+            unit = self.unit() or (1,) * len(coords)
             return outer.template.key(tuple(map(floordiv, coords, unit)))
 
     def explain(self, selection: Selection) -> Explanation:
@@ -1285,29 +1082,29 @@ class Engine:
     ) -> list[Edit]:
         store = self.chunks.store
         check_writable(store)
-        if self._plain is not self._dtype:
-            values = values.view(self._plain)
+        if self.plain is not self.dtype:
+            values = values.view(self.plain)
         box = selection.starts, selection.steps
         count = plan.count_rows(selection, stored_map(self.chunks).schema.grid)
         self.check_count(count)
-        threads = self._thread_count()
+        threads = self.thread_count()
 
         def stage(transaction: str, edits: list[Edit]) -> None:
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
                     values, *box, first, first + _STAGED_PER_CALL, threads, transaction
                 )
-                edits += _edits(staged)
+                edits += edits_of(staged)
                 self.raise_first(failures)
 
-        return _staged(store, stage)
+        return staged_edits(store, stage)
 
     def stored_coords(self, selection: Selection, many: int = MANY) -> Iterator[Coords] | None:
         """Return the stored chunks of a selection, where they are few of more than `many`."""
         files = sparse.stored_files(self._before, selection, many)
         if files is None:
             return None
-        self._confirm_absent()
+        self.confirm_absent()
         return sparse.stored_coords(self._before, files, selection)
 
     def _stored_numbers(self, selection: BasicSelection | OrthogonalSelection) -> list[int] | None:
@@ -1319,7 +1116,7 @@ class Engine:
         files = sparse.stored_files(self.chunks, selection)
         if files is None:
             return None
-        self._confirm_absent()
+        self.confirm_absent()
         if isinstance(self.layout(), HandedLayout):
             # The store hands over chunks, not shards.
             coords = list(sparse.stored_coords(self.chunks, files, selection))
@@ -1343,7 +1140,7 @@ class Engine:
         table = np.array(partial, np.int64).reshape(len(partial), len(outer.schema.shape))
         coords = sparse.stored_coords(self._before, table, selection)
         rows = plan.rows_of(selection, chunks.schema.grid, coords)
-        rest = self.stage(self._merged(rows, None), self._unit())
+        rest = self.stage(self._merged(rows, None), self.unit())
         return Commit(rest.prepare, (*whole, *rest.publish), rest.cleanup)
 
     def _count_stored(self) -> int:
@@ -1353,7 +1150,7 @@ class Engine:
             return grid.chunk_count
         return sum(1 for _ in stored(files.store, files.template, len(grid.counts)))
 
-    def _confirm_absent(self) -> None:
+    def confirm_absent(self) -> None:
         """Raise `CorruptionError` if the metadata has changed: absent chunks may lie outside now.
 
         Other programs remove chunks when an array gets shorter. Only with the metadata of the store
@@ -1372,7 +1169,7 @@ class Engine:
                 "the metadata since it was read"
             )
 
-    def _unit(self) -> tuple[int, ...] | None:
+    def unit(self) -> tuple[int, ...] | None:
         """Return the number of chunks along each axis that share a key; None where all do."""
         outer = stored_map(self.chunks)
         if outer.template is None:
@@ -1406,7 +1203,7 @@ class Engine:
                 row.scatter(result, fill if chunk is None else row.take(chunk))
                 absent = absent or chunk is None
         if absent:
-            self._confirm_absent()
+            self.confirm_absent()
         if (absent or found is not None) and not failures:
             self._refuse_missing(selection)
 
@@ -1438,7 +1235,7 @@ class Engine:
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
         return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
 
-    def _batch(self) -> int:
+    def batch(self) -> int:
         """Return how many chunks are decoded or encoded at a time, shared out over threads."""
         schema = self.chunks.schema
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
@@ -1446,16 +1243,16 @@ class Engine:
 
     def _decoded(self, coords: Sequence[Coords]) -> Iterator[NDArray[Any] | None]:
         """Yield chunks, which may be read-only; None where every item is the fill value."""
-        fetched = self._fetch(coords)
+        fetched = self.fetch(coords)
         schema = self._before.schema
-        coder = None if self._cache is not None else self._chunk_coder()
+        coder = None if self._cache is not None else self.chunk_coder()
         if coder is None:
             for place, each in zip(coords, fetched, strict=True):
-                with _ChunkContext(self.chunks, place, each.location):
+                with ChunkContext(self.chunks, place, each.location):
                     chunk = self._decode(place, each)
                 yield chunk
             return
-        size = self._batch()
+        size = self.batch()
         for first in range(0, len(coords), size):
             chunks: list[NDArray[Any] | None] = []
             outs: list[tuple[NDArray[Any], int, bytes]] = []
@@ -1464,21 +1261,21 @@ class Engine:
                 coords[first : first + size], fetched[first : first + size], strict=True
             ):
                 if not isinstance(each.data, bytes):
-                    with _ChunkContext(self.chunks, place, each.location):
+                    with ChunkContext(self.chunks, place, each.location):
                         chunks.append(self._decode(place, each))
                     continue
                 spec = schema.spec(place)
-                chunk = kernel.new_result(spec.shape or (1,), self._plain)
+                chunk = kernel.new_result(spec.shape or (1,), self.plain)
                 places[spec.number] = first + len(chunks)
                 outs.append((chunk, spec.number, each.data))
-                chunks.append(chunk.view(self._dtype).reshape(spec.shape))
-            if failures := coder.decode_chunks(outs, self._thread_count()):
+                chunks.append(chunk.view(self.dtype).reshape(spec.shape))
+            if failures := coder.decode_chunks(outs, self.thread_count()):
                 (number,), _, error = min(failures, key=lambda failure: places[failure[0][0]])
-                with _ChunkContext(self.chunks, coords[places[number]], fetched[places[number]][0]):
+                with ChunkContext(self.chunks, coords[places[number]], fetched[places[number]][0]):
                     raise error
             yield from chunks
 
-    def _fetch(self, coords: Sequence[Coords]) -> list["_Fetched"]:
+    def fetch(self, coords: Sequence[Coords]) -> list["Fetched"]:
         """Return the location of each chunk in the committed state, with its bytes or array."""
         chunks = self._before
         counts = chunks.schema.grid.counts
@@ -1489,22 +1286,22 @@ class Engine:
         wanted: list[tuple[int, Extent, Hashable]] = []
         for n, location in zip(inside, chunks.locate(table), strict=True):
             if isinstance(location, Inline):
-                found[n] = _Fetched(location, location.data)
+                found[n] = Fetched(location, location.data)
             elif isinstance(location, Constant):
-                found[n] = _Fetched(location, None)
+                found[n] = Fetched(location, None)
             else:
                 # Taken before the bytes are read: bytes that replace them have another identity.
                 identity = self._identity(location)
                 cached = self._cached(coords[n], identity)
-                found[n] = _Fetched(location, cached)
+                found[n] = Fetched(location, cached)
                 if cached is None:
                     wanted.append((n, location, identity))
         data = chunks.store.read([extent for _, extent, _ in wanted])
         for (n, extent, identity), each in zip(wanted, data, strict=True):
-            found[n] = _Fetched(extent, each, identity)
+            found[n] = Fetched(extent, each, identity)
         return found
 
-    def _decode(self, coords: Coords, fetched: "_Fetched") -> NDArray[Any] | None:
+    def _decode(self, coords: Coords, fetched: "Fetched") -> NDArray[Any] | None:
         """Return a chunk, which may be read-only; None where every item is the fill value."""
         schema = self._before.schema
         location, data, identity = fetched
@@ -1557,7 +1354,7 @@ class _SlotRun:
         return self.chunks.stage_slots(self)
 
 
-class _Fetched(NamedTuple):
+class Fetched(NamedTuple):
     """The location of a chunk, its bytes or the decoded chunk, and the identity of the bytes."""
 
     location: Location
@@ -1565,7 +1362,7 @@ class _Fetched(NamedTuple):
     identity: Hashable = None
 
 
-_ABSENT: Final = _Fetched(Inline(b""), None)
+_ABSENT: Final = Fetched(Inline(b""), None)
 
 
 def memory_for(
@@ -1583,62 +1380,6 @@ def _touched(start: int, count: int, axis: int | RectilinearAxis) -> range | NDA
     if isinstance(axis, RectilinearAxis):
         return axis.touched(range(start, start + count))
     return range(start // axis, (start + count - 1) // axis + 1)
-
-
-def _numbers_by_key(grid: ChunkGrid, unit: tuple[int, ...]) -> Iterator[list[int]]:
-    """Yield the numbers of the chunks of each key; `unit` is how many a key has along each axis."""
-    keys = [range(-(-count // size)) for count, size in zip(grid.counts, unit, strict=True)]
-    for key in plan.lazy_product(keys):
-        axes = zip(key, unit, grid.counts, strict=True)
-        parts = [range(at * size, min(at * size + size, count)) for at, size, count in axes]
-        yield [grid.linear(coords) for coords in plan.lazy_product(parts)]
-
-
-def _is_cut_alike(one: ArraySchema, other: ArraySchema) -> bool:
-    """Return whether the chunks of two arrays hold the same items under the same numbers.
-
-    A flat array and one that is cut along the first axis only may do so.
-    """
-    if one.rectilinear or other.rectilinear:
-        return False
-    if one.flat is None and other.flat is None:
-        return one.chunks == other.chunks
-    if one.flat is not None and other.flat is not None:
-        linear = len(one.shape) <= 1 or one.order == other.order
-        return linear and one.flat.chunk_bytes == other.flat.chunk_bytes
-    flat_one, boxes = (one, other) if one.flat is not None else (other, one)
-    assert flat_one.flat is not None
-    if not boxes.shape or (len(boxes.shape) > 1 and "F" in (flat_one.order, boxes.order)):
-        return False
-    whole = boxes.chunks[1:] == boxes.shape[1:]
-    size = math.prod(boxes.chunks) * boxes.dtype.itemsize
-    return whole and size == flat_one.flat.chunk_bytes
-
-
-def _coding(schema: ArraySchema) -> tuple[object, ...]:
-    """Return what decides how a chunk is decoded, without checksums.
-
-    What every chunk of Blosc states itself does not count.
-    """
-    chain, ndim = schema.chain, len(schema.shape)
-    moved = [each.axes(ndim) for each in chain.filters]
-    order: object = chain.filters
-    if None not in moved:
-        axes = tuple(range(ndim))
-        for permutation in moved:
-            assert permutation is not None
-            axes = tuple(axes[axis] for axis in permutation)
-        order = () if axes == tuple(range(ndim)) else axes
-    serializer = None if chain.serializer.plain(schema.dtype) else chain.serializer
-    compressors = chain.compressors
-    if compressors and compressors[-1].appended is not None:
-        compressors = compressors[:-1]
-    own = {"blocksize", "typesize"}
-    codecs = [
-        tuple(sorted((k, repr(v)) for k, v in each.config().items() if k not in own))
-        for each in compressors
-    ]
-    return order, serializer, tuple(codecs)
 
 
 def as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -1694,69 +1435,24 @@ def _stage_boxes(
 ) -> dict[int, Commit]:
     """Return the commits of those assignments of which there are boxes, by their numbers."""
     first = assignments[next(iter(boxes))][0]
-    store, threads = first.chunks.store, first._thread_count()
+    store, threads = first.chunks.store, first.thread_count()
     check_writable(store)
     commits: dict[int, Commit] = {}
 
     def stage(transaction: str, edits: list[Edit]) -> None:
         found = native.stage_arrays(list(boxes.values()), threads, transaction)
         for number, (staged, _) in zip(boxes, found, strict=True):
-            own = _edits(staged)
+            own = edits_of(staged)
             edits += own
             commits[number] = Commit(publish=tuple(own))
         for number, (_, failures) in zip(boxes, found, strict=True):
             assignments[number][0].raise_first(failures)
 
-    _staged(store, stage)
+    staged_edits(store, stage)
     return commits
 
 
-def _staged(store: Store, stage: Callable[[str, list[Edit]], None]) -> list[Edit]:
-    """Return the edits that publish what `stage` stages, given a transaction and a list for them.
-
-    What was staged is removed when it fails.
-    """
-    transaction = os.urandom(8).hex()
-    edits: list[Edit] = []
-    try:
-        announce_staging(store, transaction)
-        stage(transaction, edits)
-    except BaseException:
-        discard(store, edits)
-        withdraw_staging(store, transaction)
-        raise
-    if not any(isinstance(edit, Move) for edit in edits):
-        # Nothing was staged, so no commit or discard ends the announcement.
-        withdraw_staging(store, transaction, staged=False)
-    return edits
-
-
-def _edits(staged: "Iterable[native.Staged]") -> list[Edit]:
-    """Return the edits that publish what the kernel has staged."""
-    return [
-        Delete(key) if source is None else Move(source, key, size, checksum)
-        for _, key, source, size, checksum in staged
-    ]
-
-
-def _image_edits(images: "Iterable[native.Image]") -> Iterator[Edit]:
-    """Yield the edits that publish images which the kernel has staged."""
-    for _, key, source, size, checksum in images:
-        assert not isinstance(source, bytes), "all images are staged"
-        yield Delete(key) if source is None else Move(source, key, size, checksum)
-
-
-def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:
-    """Yield the published edits of a commit, the values of puts staged where the store can."""
-    states = versioned(store)
-    for edit in commit.publish:
-        if isinstance(edit, Put) and states is not None:
-            yield states.stage(edit.key, edit.data)
-        else:
-            yield edit
-
-
-class _ChunkContext:
+class ChunkContext:
     """Adds the chunk to the message of an error that is raised within the block."""
 
     __slots__ = ("_chunks", "_coords", "_location")

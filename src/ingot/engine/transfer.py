@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import is_variable
-from ingot.engine import ragged, rechunk
+from ingot.engine import moves, ragged, rechunk
 from ingot.engine.payload import FlatEngine
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.rechunk import Box
@@ -86,12 +86,12 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
     schema = target.chunks.schema
     if 0 in schema.shape:
         return
-    if target.takes(source):
+    if moves.takes(target, source):
         if is_windowed(target):
-            for _, edits in target.moved(source, tally.moved):
+            for _, edits in moves.moved(source, target, tally.moved):
                 yield Commit(publish=edits)
         else:
-            yield target.store_moved(source, tally.moved)
+            yield moves.store_moved(source, target, tally.moved)
         return
     tally.chunks += schema.chunk_count
     read = _read(source, target, tally.report)
@@ -122,8 +122,8 @@ def transferred_windows(
     schema = target.chunks.schema
     if 0 in schema.shape:
         return
-    if target.takes(source):
-        yield from target.moved(source, tally.moved, skips)
+    if moves.takes(target, source):
+        yield from moves.moved(source, target, tally.moved, skips)
         return
     tally.chunks += schema.chunk_count
     for window, selection, values in _read(source, target, tally.report, skips):
