@@ -155,9 +155,10 @@ def create(
     `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB, which
     None and True mean as well. Where chunks are runs of bytes, as in Bloscpack files, it may be a
     size, such as "1M". `codec` is a short spelling, such as "blosc:lz4:5:shuffle", "zstd:3" or
-    "none", a codec of another array of Ingot or of numcodecs, or several of them. A `fill` of 0 is
-    the zero of any type: False, the epoch, empty text. The dtype `str` is text of any length. The
-    formats zarr3 (the default) and zarr2 have the settings `order` ("C" or "F"),
+    "none", a codec of another array of Ingot or of numcodecs, or several of them; `array` also
+    takes "auto", by which a sample of the data chooses. A `fill` of 0 is the zero of any type:
+    False, the epoch, empty text. The dtype `str` is text of any length. The formats zarr3 (the
+    default) and zarr2 have the settings `order` ("C" or "F"),
     `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by default in
     zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
     `chunk_key_encoding` as well. bloscpack has `order`, and `checksum` as a name: "adler32" (the
@@ -245,7 +246,8 @@ def table(
     `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
     frame, or anything that streams Arrow batches. `codec`, `chunks` (a number of rows) and `fill`
     (the value of new rows of `Table.resize`) are for all columns, or mappings from names of
-    columns. The table is visible once all of it is stored.
+    columns. The codec "auto" is chosen for each column, by a sample of it; of a stream, of its
+    first block. The table is visible once all of it is stored.
 
     None, masked items, and the nulls of pandas and Arrow are nulls; NaN is a number, unless
     `nan_as_null`.

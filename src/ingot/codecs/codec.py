@@ -56,6 +56,7 @@ __all__ = [
     "parse_spelling",
     "parse_stage",
     "register",
+    "without_checksums",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -596,6 +597,16 @@ def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
     if compressors:
         compressors[0] = compressors[0].bind(spec.dtype.itemsize if fixed else 1)
     return CodecChain(tuple(filters), serializer, tuple(compressors))
+
+
+def without_checksums(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Return codecs without those that only append a checksum.
+
+    >>> stages = [*parse_spelling("zlib:1"), *parse_spelling("crc32c")]
+    >>> [each.name for each in without_checksums(stages)]
+    ['zlib']
+    """
+    return tuple(s for s in stages if not (isinstance(s, Compressor) and s.appended))
 
 
 def _load(name: str) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot._lazy import deferred
+from ingot.codecs import choice
 from ingot.codecs.codec import ChunkSpec, Stage, check_choice, parse_choice, parse_spelling
 from ingot.containers.array import Array
 from ingot.containers.attributes import converted
@@ -34,6 +35,7 @@ from ingot.formats.format import (
     TableSchema,
     has_typed_attributes,
 )
+from ingot.formats.packs import default_codec
 from ingot.formats.validity import valid_name
 from ingot.logical_types import CategoryType, LogicalArray
 from ingot.nullable_array import NullableArray
@@ -62,6 +64,8 @@ __all__ = [
     "blocks",
     "check_layout",
     "create_array",
+    "is_auto",
+    "item_stages",
     "one_state",
     "stages_of",
     "validity_schema",
@@ -80,7 +84,9 @@ CodecPart: TypeAlias = str | Stage | ForeignCodec
 """One codec: its spelling, such as "zstd:3", or a codec of Ingot or numcodecs."""
 
 Codec: TypeAlias = CodecPart | Sequence[CodecPart] | None
-"""One codec or several, in the order of encoding; None is the format's default."""
+"""One codec or several, in the order of encoding; None is the format's default.
+
+"auto" is a codec of Blosc that a sample of the data chooses (`ingot.codecs.choice`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,10 @@ class ArraySpec:
         fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {}, typed=typed)
         return Request(shape, dtype, fill, chunks, stages, attrs)
 
-    def schema(self, format: Format) -> ArraySchema:
-        """Return the schema that a format gives the array."""
+    def schema(self, format: Format, items: "Items | NullableArray | None" = None) -> ArraySchema:
+        """Return the schema that a format gives the array; `items` choose the codec "auto"."""
+        if is_auto(self.codec) and items is not None:
+            return self._with_chosen_codec(format, items).schema(format)
         layout = dict(self.layout)
         if isinstance(self.chunks, str) and self.chunks != "auto":
             layout["chunk_bytes"] = _size(self.chunks)
@@ -138,6 +146,24 @@ class ArraySpec:
                 f"chunks {schema.chunks} have {spec.nbytes} bytes, the limit is {limit}"
             )
         return schema
+
+    def _with_chosen_codec(self, format: Format, items: "Items | NullableArray") -> "ArraySpec":
+        """Return the spec with the codec that a sample of the items chooses."""
+        assert not isinstance(items, StagedChunks), "staged chunks are encoded already"
+        default = replace(self, codec=None).schema(format)
+        values = items.values if isinstance(items, NullableArray) else items
+        boxes = choice.pieces(default.shape, default.chunks, default.dtype.itemsize)
+        sample = (np.asarray(values[box], default.dtype) for box in boxes)
+
+        def accepts(stages: tuple[Stage, ...]) -> bool:
+            try:
+                replace(self, codec=stages).schema(format)
+            except UnsupportedError:
+                return False
+            return True
+
+        codec = choice.stages_for(default.chain, default.codec, sample, accepts)
+        return replace(self, codec=codec)
 
     @classmethod
     def of_data(
@@ -215,7 +241,7 @@ def _create_array(
     format: Format, place: Destination, spec: ArraySpec, items: Items | None
 ) -> Array:
     check_layout(format, spec.layout)
-    schema = spec.schema(format)
+    schema = spec.schema(format, items)
     options = given_options(spec.options)
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
@@ -363,8 +389,33 @@ def stages_of(codec: CodecPart | Sequence[CodecPart]) -> list[Stage]:
     >>> [stage.name for stage in stages_of(["zlib:1"])]
     ['zlib']
     """
+    if is_auto(codec):
+        raise ArgumentError("codec 'auto' is chosen by a sample of the data; there are none")
     parts = codec if isinstance(codec, Sequence) and not isinstance(codec, str) else [codec]
     return [stage for part in parts for stage in _stages(part)]
+
+
+def is_auto(codec: object) -> bool:
+    """Return whether a codec is to be chosen by a sample.
+
+    >>> is_auto("auto"), is_auto("zstd:3")
+    (True, False)
+    """
+    return isinstance(codec, str) and codec == choice.AUTO
+
+
+def item_stages(codec: Codec, items: RaggedArray) -> tuple[Stage, ...] | None:
+    """Return the codec for variable-length items; None where the format chooses it.
+
+    >>> item_stages("auto", RaggedArray.of(["lorem ipsum"] * 1000))[0].shuffle_word
+    'noshuffle'
+    """
+    if not is_auto(codec):
+        return None if codec is None else tuple(stages_of(codec))
+    like = default_codec(items.kind)
+    data = items.data[int(items.offsets[0]) : int(items.offsets[-1])]
+    boxes = choice.pieces(data.shape, data.shape, data.itemsize)
+    return (choice.choose((data[box].data for box in boxes), like),)
 
 
 def _stages(part: object) -> tuple[Stage, ...]:
@@ -459,7 +510,7 @@ class ColumnSpec:
             else:
                 spec = self._of(name, values)
                 # A row without a value has a null, and not the first of the words.
-                schema = (replace(spec, fill=-1) if coded else spec).schema(format)
+                schema = (replace(spec, fill=-1) if coded else spec).schema(format, values)
                 inner[last] = schema
                 if isinstance(values, NullableArray):
                     inner[valid_name(last)] = validity_schema(format, schema, self.options)
@@ -473,10 +524,11 @@ class ColumnSpec:
             raise ArgumentError(f"fill {fill!r}: new items of column {name!r} are null")
         # The type of an array of so many items decides nothing that counts here.
         spec = replace(self._of(name, np.empty(len(items), np.uint8)), fill=0)
-        request = spec.request()
+        stages = item_stages(spec.codec, items)
+        request = replace(spec, codec=None).request()
         mean = items.nbytes / len(items) if len(items) else None
         rows = None if request.chunks is None else request.chunks[0]
-        asked = RaggedRequest(len(items), items.kind, mean, rows, request.stages, request.attrs)
+        asked = RaggedRequest(len(items), items.kind, mean, rows, stages, request.attrs)
         return format.design_ragged(asked, **self.layout)
 
     def _of(self, name: str, values: NDArray[Any] | NullableArray) -> ArraySpec:

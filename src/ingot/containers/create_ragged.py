@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ingot.containers.attributes import converted
-from ingot.containers.create import Codec, check_layout, stages_of
+from ingot.containers.create import Codec, check_layout, item_stages
 from ingot.containers.dataset import Mode
 from ingot.containers.ingest import item_blocks, items_of
 from ingot.containers.ragged import Ragged, ragged_handle
@@ -60,7 +60,7 @@ def create_ragged(format: Format, place: DatasetPath, inner: str, spec: RaggedSp
     kind = None if spec.kind is None else ItemKind.of(spec.kind)
     items, blocks = _first(spec.items, kind)
     mean = items.nbytes / len(items) if len(items) else None
-    stages = None if spec.codec is None else tuple(stages_of(spec.codec))
+    stages = item_stages(spec.codec, items)
     attrs = converted(spec.attrs, typed=has_typed_attributes(format))
     request = RaggedRequest(len(items), items.kind, mean, stages=stages, attrs=attrs)
     schema = format.design_ragged(request, **spec.layout)

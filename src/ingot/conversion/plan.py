@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ingot import dtypes
-from ingot.codecs.codec import Compressor, Stage
+from ingot.codecs.codec import Compressor, Stage, without_checksums
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Chunks, Codec, check_layout, stages_of
 from ingot.containers.display import codec_text
@@ -404,17 +404,6 @@ def differences(
         yield f"order {schema.order} becomes {made.order}"
     if not _same_fill(schema.fill, made.fill):
         yield f"fill value {schema.fill!r} becomes {made.fill!r}"
-
-
-def without_checksums(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Return codecs without those that only append a checksum.
-
-    >>> from ingot.codecs.codec import parse_spelling
-    >>> stages = [*parse_spelling("zlib:1"), *parse_spelling("crc32c")]
-    >>> [each.name for each in without_checksums(stages)]
-    ['zlib']
-    """
-    return tuple(s for s in stages if not (isinstance(s, Compressor) and s.appended))
 
 
 def _decoding(stage: Stage) -> dict[str, Any]:
