@@ -27,7 +27,7 @@ from ingot.formats.bcolz.ragged import (
     is_items,
     open_items,
 )
-from ingot.formats.bcolz.row_shards import SHARDS, RowShards, open_shards, shard_of
+from ingot.formats.bcolz.row_shards import open_shards
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
     ROOTDIRS,
@@ -53,6 +53,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.row_shards import SHARDS, RowShards, shard_of
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Batch, Commit, Extent, Store
 

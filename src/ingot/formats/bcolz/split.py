@@ -17,7 +17,6 @@ from ingot.formats import trailer
 from ingot.formats.bcolz.array import ATTRS, BcolzMap, create_array, pack_attrs
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
 from ingot.formats.bcolz.ragged import BcolzRaggedMap, create_ragged
-from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.table import BcolzTableMap, create_table
 from ingot.formats.folder_table import folder_name
 from ingot.formats.format import (
@@ -31,6 +30,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.row_shards import SHARDS, RowShards
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 from ingot.dtypes import DType
 from ingot.errors import NotFoundError, UnsafeError, UnsupportedError
 from ingot.formats import json
-from ingot.formats.bcolz.row_shards import SHARDS, shard_of
 from ingot.formats.blsk import check as checks
 from ingot.formats.blsk.array import DatasetDocuments, create_array, design
 from ingot.formats.blsk.lone_file import is_super_chunk, open_file
@@ -30,6 +29,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.row_shards import SHARDS, shard_of
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Extent, Store
 

@@ -1,91 +1,60 @@
 """Row shards of blsk: datasets that were split by rows, read as one dataset.
 
-``shards.json`` and the folders are those of `ingot.formats.bcolz.row_shards`. This module numbers
-the chunks of all shards as those of one array. The whole is read-only: each shard is a dataset by
-itself, and is changed by itself. `split` creates the shards.
+`ingot.formats.row_shards` has the document and the maps. This module opens the shards, and says
+where their chunks lie in super-chunk files. `split` creates the shards.
 """
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import ChunkSpec, NativeCoding
-from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import annotations, json
+from ingot.errors import CorruptionError, IngotError
+from ingot.formats import annotations
 from ingot.formats.addresses import SuperChunks
-from ingot.formats.bcolz.row_shards import SHARDS, RowShardRaggedMap, RowShards, RowShardTableMap
 from ingot.formats.blsk.array import BlskMap, DatasetDocuments, numbers_of
 from ingot.formats.blsk.ragged import column_of
-from ingot.formats.blsk.slots import SlotChain, Stated
+from ingot.formats.blsk.slots import SlotChain
 from ingot.formats.blsk.table import BlskTableMap, table_of
-from ingot.formats.format import (
-    ArrayNode,
-    Column,
-    Coords,
-    Documents,
-    Locations,
-    RaggedNode,
-    TableNode,
-)
+from ingot.formats.format import ArrayNode, Column, Locations, RaggedNode, TableNode
 from ingot.formats.paths import prefix
+from ingot.formats.row_shards import (
+    SHARDS,
+    RowShardItems,
+    RowShardMap,
+    RowShards,
+    RowShardTable,
+    ShardNumbers,
+    check_lengths,
+    joined_rows,
+)
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Extent, Store
+from ingot.stores.store import Store
 
-__all__ = ["BlskShardMap", "BlskShardRaggedMap", "BlskShardTableMap", "open_shards"]
+__all__ = ["BlskShardItems", "BlskShardMap", "BlskShardTable", "open_shards"]
 
 
 @dataclass(frozen=True, slots=True)
-class _ShardChain(SlotChain):
-    """The codec chain of all shards; trailers have the number of a chunk in its own shard.
-
-    `identities` are those of the shards, each of which is an array by itself.
-    """
+class BlskShardChain(ShardNumbers, SlotChain):
+    """The codec chain of all shards; trailers have the number of a chunk in its own shard."""
 
     firsts: tuple[int, ...] = (0,)
     identities: tuple[int | None, ...] = (None,)
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it, with the first chunk of each shard."""
-        coding = SlotChain.native_coding(self, spec)
-        parts = tuple(zip(self.firsts, self.identities, strict=True))
-        return None if coding is None else replace(coding, parts=parts)
-
-    def stated(self, number: int) -> Stated:
-        """Return the number and the identity that the trailer of a chunk states."""
-        shard = bisect_right(self.firsts, number) - 1
-        return number - self.firsts[shard], self.identities[shard]
+        return self.in_shards(SlotChain.native_coding(self, spec))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlskShardMap:
-    """The chunks of an array in many shards; all but the last have whole chunks only."""
+class BlskShardMap(RowShardMap[BlskMap]):
+    """The chunks of an array in many shards, each in the super-chunk files of its shard."""
 
-    store: Store
-    parts: tuple[BlskMap, ...]
-    path: str = ""
-    column: tuple[str, ...] = ()
-    """The path of the column in each shard; empty for an array."""
-    schema: ArraySchema = field(init=False)
-    firsts: tuple[int, ...] = field(init=False)
-    """The number of the first chunk of each shard."""
-    template: ClassVar[None] = None
     stated_format: ClassVar[str] = "blsk"
-
-    def __post_init__(self) -> None:
-        counts = [part.schema.grid.chunk_count for part in self.parts]
-        firsts = tuple(accumulate(counts[:-1], initial=0))
-        object.__setattr__(self, "firsts", firsts)
-        object.__setattr__(self, "schema", _joined(self.parts, firsts))
-
-    @property
-    def documents(self) -> Documents:
-        """The documents of the shards; ``shards.json`` repeats their lengths."""
-        return {key: data for part in self.parts for key, data in part.documents.items()}
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie, each in the files of its shard."""
@@ -105,48 +74,33 @@ class BlskShardMap:
         parts = zip(self.parts, self.firsts, strict=True)
         return SuperChunks(tuple(part.part(first) for part, first in parts))
 
-    def zones(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the zone maps of chunks."""
-        found = []
-        for number in numbers:
-            shard = bisect_right(self.firsts, number) - 1
-            found += self.parts[shard].zones([number - self.firsts[shard]])
-        return found
-
-    def reopened(self, store: Store) -> "BlskShardMap":
-        """Return the map of the same array in its current state in `store`."""
-        node: Column = open_shards(store, self.path)
-        for name in self.column:
-            if not isinstance(node, TableNode) or name not in node.columns:
-                raise NotFoundError(f"{store.location}: no column {'.'.join(self.column)!r}")
-            node = node.columns[name]
-        if not isinstance(node, ArrayNode) or not isinstance(node.chunks, BlskShardMap):
-            raise NotFoundError(f"{store.location}: {'.'.join(self.column)!r} is no longer there")
-        return node.chunks
-
     def relocated(self) -> "BlskShardMap":
         """Return the same map: it is never changed."""
         return self
 
-    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
+    def _joined(self) -> ArraySchema:
+        first = self.parts[0].schema
+        if not first.shape:
+            raise CorruptionError(f"{self.parts[0].path}: an array without axes is no shard")
+        rows, fill = joined_rows(self.parts), np.asarray(first.fill).tobytes()
+        for part in self.parts:
+            if np.asarray(part.schema.fill).tobytes() != fill:
+                raise CorruptionError(f"{part.path}: another fill value than other shards")
+        chain = first.chain
+        assert isinstance(chain, SlotChain)
+        stages = chain.filters, chain.serializer, chain.compressors
+        identities = tuple(part.storage.identity for part in self.parts)
+        joined = BlskShardChain(
+            *stages, rows, first.chunks[0], chain.across, None, self.firsts, identities
+        )
+        return replace(first, shape=(rows, *first.shape[1:]), chain=joined)
 
-    def resized(self, shape: tuple[int, ...]) -> "tuple[BlskShardMap, Commit]":
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
-    def described(self, attrs: Mapping[str, Any]) -> "tuple[BlskShardMap, Commit]":
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
-    def removed(self) -> Commit:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
+    def _open(self, store: Store) -> Column:
+        return open_shards(store, self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class BlskShardRaggedMap(RowShardRaggedMap):
+class BlskShardItems(RowShardItems):
     """The packs of variable-length items in many shards."""
 
     stated_format: ClassVar[str] = "blsk"
@@ -156,43 +110,25 @@ class BlskShardRaggedMap(RowShardRaggedMap):
 
 
 @dataclass(frozen=True, slots=True)
-class BlskShardTableMap(RowShardTableMap):
+class BlskShardTable(RowShardTable):
     """The columns of a table in many shards."""
 
-    within: tuple[str, ...] = ()
-    """The path of a nested table."""
     stated_format: ClassVar[str] = "blsk"
 
-    def reopened(self, store: Store) -> "BlskShardTableMap":
-        """Return the map of the same table in its current state in `store`."""
-        node: Column = open_shards(store, self.path)
-        for name in self.within:
-            if not isinstance(node, TableNode) or name not in node.columns:
-                raise NotFoundError(f"{store.location}: no table {'.'.join(self.within)!r}")
-            node = node.columns[name]
-        if not isinstance(node, TableNode) or not isinstance(node.table, BlskShardTableMap):
-            raise NotFoundError(f"{store.location}: no longer a table")
-        return node.table
+    def _open(self, store: Store) -> Column:
+        return open_shards(store, self.path)
 
 
 def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Column:
     """Return the dataset in the shards at `path`; `data` is the document, if it was read."""
     key = prefix(path) + SHARDS
-    if data is None:
-        (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
-    if data is None:
-        raise NotFoundError(f"{store.location}: no {key}")
     try:
-        shards = RowShards.parse(data, key)
-        if not shards.rows or shards.format != "blsk":
+        shards = RowShards.read(store, path, data)
+        if shards.format != "blsk":
             raise CorruptionError(f"{key}: there are no shards of blsk")
-        found = []
-        for number, rows in enumerate(shards.rows):
-            folder = RowShards.folder(number)
-            each = DatasetDocuments.read(store, prefix(path) + folder)
-            if each.length != rows:
-                raise CorruptionError(f"{key}: {folder} has {each.length} rows, {rows} are claimed")
-            found.append(each)
+        folders = [prefix(path) + RowShards.folder(number) for number in range(len(shards.rows))]
+        found = [DatasetDocuments.read(store, folder) for folder in folders]
+        check_lengths((each.length for each in found), shards, key)
         if len({each.is_array for each in found}) > 1:
             raise CorruptionError(f"{key}: some shards are arrays, others are tables")
         if found[0].is_array:
@@ -220,7 +156,7 @@ def _table(
         else:
             columns[name] = _leaf(store, parts, path, (*within, name), where)
     attrs = annotations.joined([table.attrs for table in tables], where)
-    return TableNode(BlskShardTableMap(store, columns, attrs, path, within=within))
+    return TableNode(BlskShardTable(store, columns, attrs, path, column=within))
 
 
 def _leaf(
@@ -233,40 +169,6 @@ def _leaf(
     if len(maps) == len(parts):
         return ArrayNode(BlskShardMap(store, tuple(maps), path, column))
     if len(packs) == len(parts):
-        return RaggedNode(BlskShardRaggedMap(store, tuple(packs), path, "/".join(column)))
+        return RaggedNode(BlskShardItems(store, tuple(packs), path, column))
     what = f"{'.'.join(column)!r} is" if column else "they are"
     raise CorruptionError(f"{where}: {what} of one kind in some shards, of another in others")
-
-
-def _joined(parts: Sequence[BlskMap], firsts: tuple[int, ...]) -> ArraySchema:
-    """Return the schema of an array in shards; raise an error if the shards do not match."""
-    first = parts[0].schema
-    if not first.shape:
-        raise CorruptionError(f"{parts[0].path}: an array without axes is no shard")
-    filled = [part for part in parts if part.schema.shape[0]]
-    for part in parts:
-        schema = part.schema
-        same = schema.dtype == first.dtype and schema.shape[1:] == first.shape[1:]
-        same = same and schema.chunks == first.chunks and schema.order == first.order
-        if not same or np.asarray(schema.fill).tobytes() != np.asarray(first.fill).tobytes():
-            raise CorruptionError(f"{part.path}: another type or another shape than other shards")
-    chunk = first.chunks[0]
-    for part in filled[:-1]:
-        if part.schema.shape[0] % chunk:
-            raise UnsupportedError(
-                f"{part.path}: {part.schema.shape[0]} rows are no whole number of chunks of "
-                f"{chunk}, so the shards behind it cannot be read together with it"
-            )
-    rows = sum(part.schema.shape[0] for part in parts)
-    chain = first.chain
-    assert isinstance(chain, SlotChain)
-    stages = chain.filters, chain.serializer, chain.compressors
-    identities = tuple(part.storage.identity for part in parts)
-    joined = _ShardChain(*stages, rows, chunk, chain.across, None, firsts, identities)
-    return replace(first, shape=(rows, *first.shape[1:]), chain=joined)
-
-
-def _refuse(store: Store) -> NoReturn:
-    raise UnsupportedError(
-        f"{store.location}: shards are read as one; each of them is changed by itself"
-    )

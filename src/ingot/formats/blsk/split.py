@@ -12,7 +12,6 @@ from typing import TypeAlias
 import numpy as np
 
 from ingot.errors import UnsupportedError
-from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.split import fitting_chunk, shard_rows
 from ingot.formats.blsk.array import BlskMap, create_array, other_keys
 from ingot.formats.blsk.ragged import BlskRaggedMap, create_ragged
@@ -28,6 +27,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.row_shards import SHARDS, RowShards
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 import ingot
 from ingot import native
 from ingot.engine.payload import engine_of
-from ingot.errors import CorruptionError, ExistsError, FormatError, UnsupportedError
+from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.row_shards import RowShards
 from ingot.formats.bcolz.split import fitting_chunk, shard_rows
 from ingot.formats.format import ArrayNode, ChunkMap, Column, Request, TableMap, TableNode
+from ingot.formats.row_shards import RowShards
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.local.commit import CommitRun
-from tests.storage import content, die_decided, identity_of, put
+from tests.storage import content, die_decided, put
 
 
 def shard(source: Path | Store, count: int, path: Path | Store) -> None:
@@ -154,97 +154,6 @@ def test_attributes_of_a_table_in_shards(tmp_path: Path, count: int) -> None:
         assert dict(part.attrs) == {"title": "all", "n": [1, None]}
         assert dict(part["a"].attrs) == {"unit": "m"}
         assert dict(part["n"].attrs) == {"inner": True}
-
-
-def test_shards_are_read_only() -> None:
-    target = MemoryStore()
-    shard(array(20, 5), 2, target)
-    found = ingot.open(target, "r+")
-    for change in (
-        lambda: found.__setitem__(0, 1),
-        lambda: found.append([1]),
-        lambda: found.resize(3),
-        lambda: found.attrs.update(b=2),
-    ):
-        with pytest.raises(UnsupportedError):
-            change()
-    with pytest.raises(ExistsError):
-        shard(array(20, 5), 2, target)
-    with pytest.raises(ValueError, match="at least 1"):
-        shard(array(20, 5), 0, MemoryStore())
-
-
-@pytest.mark.parametrize(
-    ("document", "kind"),
-    [
-        (b"", CorruptionError),
-        (b'{"version": 2, "format": "bcolz", "rows": [5]}', UnsupportedError),
-        (b'{"version": 1, "format": "toy", "rows": [5]}', UnsupportedError),
-        (b'{"version": 1, "format": "bcolz", "rows": []}', CorruptionError),
-        (b'{"version": 1, "format": "bcolz", "rows": [-5]}', FormatError),
-        (b'{"version": 1, "format": "bcolz", "rows": [9, 11]}', CorruptionError),
-        (b'{"version": 1, "format": "bcolz", "rows": [10, 10, 10]}', FileNotFoundError),
-    ],
-    ids=str,
-)
-def test_documents_that_lie(document: bytes, kind: type[Exception]) -> None:
-    target = MemoryStore()
-    shard(array(20, 5), 2, target)
-    put(target, {"shards.json": document})
-    with pytest.raises(kind):
-        ingot.open(target)
-
-
-def test_shards_that_do_not_fit_together() -> None:
-    target = MemoryStore()
-    shard(array(20, 5), 2, target)
-    other = MemoryStore()
-    ingot.array(np.arange(10.0), other, format="bcolz", chunks=5)
-    put(target, {f"shard-00001/{key}": data for key, data in content(other).items()})
-    with pytest.raises(CorruptionError):
-        ingot.open(target)
-
-
-def test_a_swapped_shard_chunk_is_noticed() -> None:
-    target = MemoryStore()
-    shard(array(20, 5), 2, target)
-    found = content(target)
-    put(target, {"shard-00001/data/__0.blp": found["shard-00001/data/__1.blp"]})
-    with pytest.raises(CorruptionError):
-        ingot.open(target)[...]
-
-
-def test_a_chunk_of_another_shard_is_noticed(kernel: str, tmp_path: Path) -> None:
-    """It has the same type, length and number in its shard."""
-    ingot.array(np.arange(40), tmp_path / "a", format="bcolz", chunks=5)
-    shard(tmp_path / "a", 4, tmp_path / "shards")
-    arrays = [tmp_path / "a", *(tmp_path / "shards" / RowShards.folder(n) for n in range(4))]
-    assert len({identity_of(each) for each in arrays}) == 5
-    left, right = (each / "data/__1.blp" for each in arrays[2:4])
-    left.write_bytes(right.read_bytes())
-    whole = ingot.open(tmp_path / "shards")
-    with pytest.raises(CorruptionError, match="chunk trailer: its identity is"):
-        whole[17]
-    with pytest.raises(CorruptionError, match="chunk trailer: its identity is"):
-        ingot.open(arrays[2])[7]
-    assert whole[[2, 12, 27, 39]].tolist() == [2, 12, 27, 39]
-
-
-def test_shards_without_an_identity_are_read_beside_others(kernel: str, tmp_path: Path) -> None:
-    ingot.array(np.arange(40), tmp_path / "a", format="bcolz", chunks=5)
-    shard(tmp_path / "a", 4, tmp_path / "shards")
-    part = tmp_path / "shards" / RowShards.folder(1)
-    storage = json.loads((part / "meta/storage").read_bytes())
-    del storage["x_id"]
-    (part / "meta/storage").write_text(json.dumps(storage))
-    whole = ingot.open(tmp_path / "shards")
-    with pytest.raises(CorruptionError, match="the array has no x_id"):
-        whole[...]
-    for path in part.glob("data/*.blp"):
-        data = path.read_bytes()
-        path.write_bytes(data[: 16 + int.from_bytes(data[28:32], "little")])
-    assert whole[...].tolist() == list(range(40))
-    assert whole[[2, 12, 27, 39]].tolist() == [2, 12, 27, 39]
 
 
 def test_bcolz_opens_a_shard(tmp_path: Path) -> None:
