@@ -23,7 +23,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
         *("query.expr", "query.parse"),
     ),
     ("blosc.*", "stores.*", "schema", "formats.addresses", "formats.shard_index"),
-    ("codecs.*", "formats.checkable", "formats.format", "formats.json", "formats.keys"),
+    ("codecs.*", "device.*", "formats.checkable", "formats.format", "formats.json", "formats.keys"),
     ("engine.*", "formats.*"),
     (
         *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.duckdb"),

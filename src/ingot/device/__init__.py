@@ -1,0 +1,1 @@
+"""Chunks decoded on a device: the kernels in CUDA C++, and the tables that they work on."""

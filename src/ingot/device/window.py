@@ -1,0 +1,408 @@
+"""Windows: the tables by which the kernels of a device decode chunks and move their items.
+
+A window has the stored bytes of the blocks that are needed of some chunks, one behind the other,
+and two tables. *Blocks* say how these bytes are decoded into two buffers of the device; *boxes* say
+which of the decoded items go where in the result. The records of both are those of ``kernels.cu``.
+
+Headers and block starts are checked here. A chunk that is not plainly sound, or that no kernel
+decodes, is not taken: the caller decodes it by itself, or finds out what is wrong with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.blosc import filters
+from ingot.blosc.header import EXTENDED_HEADER_BYTES, EXTENSION_SLOTS, ChunkHeader
+from ingot.errors import IngotError
+
+__all__ = [
+    "AXIS",
+    "BLOCK",
+    "BOX",
+    "UNIT_ITEMS",
+    "BoxAxis",
+    "Buffer",
+    "Spans",
+    "Staged",
+    "Window",
+    "WindowBuilder",
+    "kernel_source",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Ints: TypeAlias = NDArray[np.int64]
+
+UNIT_ITEMS: Final = 4096
+"""How many items of a box one warp moves."""
+
+BLOCK: Final = np.dtype(
+    [
+        *((name, "<u8") for name in ("source", "source_end", "target", "reference")),
+        *((name, "<u4") for name in ("nbytes", "typesize", "streams", "first_stream")),
+        *((name, "u1") for name in ("kind", "runs", "partial", "referring")),
+        ("filters", "u1", EXTENSION_SLOTS),
+        ("metas", "u1", EXTENSION_SLOTS),
+    ]
+)
+"""The record of a block."""
+
+BOX: Final = np.dtype(
+    [
+        *((name, "<i8") for name in ("source", "target")),
+        ("items", "<u8"),
+        *((name, "<u4") for name in ("first_axis", "axes", "itemsize", "side")),
+        ("first_unit", "<u8"),
+    ]
+)
+"""The record of a box."""
+
+AXIS: Final = np.dtype(
+    [
+        ("count", "<u8"),
+        *((name, "<i8") for name in ("source_step", "target_step", "source_table", "target_table")),
+    ]
+)
+"""The record of an axis of a box."""
+
+_PATTERN: Final = 1
+_KINDS: Final = {"blosclz": 2, "lz4": 3}
+_TURNING: Final = (filters.SHUFFLE, filters.BITSHUFFLE)
+_UNDONE: Final = (filters.SHUFFLE, filters.BITSHUFFLE, filters.DELTA, filters.BYTEDELTA)
+# Decoded chunks begin at multiples of this, so that the kernels can store 16 bytes at once.
+_ALIGNMENT: Final = 16
+# Bytes that need no decoding are cut into parts of this size, each for one warp.
+_PART: Final = 1 << 16
+_NO_TABLE: Final = -1
+_NANS: Final = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (4, 8)}
+
+
+def kernel_source() -> str:
+    """Return the kernels as CUDA C++.
+
+    >>> "decode_streams" in kernel_source()
+    True
+    """
+    return Path(__file__).with_name("kernels.cu").read_text("utf-8")
+
+
+class Spans(NamedTuple):
+    """Ranges of the decoded bytes of a chunk, as their first bytes and their ends; at least one."""
+
+    begins: Ints
+    ends: Ints
+
+    def blocks(self, size: int) -> Ints:
+        """Return the ascending numbers of the blocks of so many bytes that the ranges touch.
+
+        >>> Spans(np.array([5, 42]), np.array([12, 43])).blocks(10)
+        array([0, 1, 4])
+        """
+        first, behind = self.begins // size, -(-self.ends // size)
+        base = int(first.min())
+        marks = np.zeros(int(behind.max()) - base + 1, np.int64)
+        np.add.at(marks, first - base, 1)
+        np.subtract.at(marks, behind - base, 1)
+        return np.flatnonzero(np.cumsum(marks)) + base
+
+
+class Staged(NamedTuple):
+    """A decoded chunk in the buffers of the device.
+
+    `start` is where its first byte is, or would be: it is below zero where only later blocks are
+    decoded. `side` is the buffer that has them at the end.
+    """
+
+    start: int
+    side: int
+
+
+class BoxAxis(NamedTuple):
+    """One axis of a box: steps in bytes, or the offsets of all items in bytes in place of them."""
+
+    length: int
+    source_step: int
+    target_step: int
+    source_offsets: Ints | None = None
+    target_offsets: Ints | None = None
+
+    def joins(self, inner: "BoxAxis") -> bool:
+        """Return whether this axis and the next one step as one axis would.
+
+        >>> BoxAxis(3, 20, 80).joins(BoxAxis(5, 4, 16))
+        True
+        """
+        if any(each is not None for each in (*self[3:], *inner[3:])):
+            return False
+        same_source = self.source_step == inner.length * inner.source_step
+        return same_source and self.target_step == inner.length * inner.target_step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The tables and bytes of one run of the kernels."""
+
+    input: NDArray[np.uint8]
+    blocks: NDArray[Any]
+    block_owners: NDArray[np.uint32]
+    """The block of each stream."""
+    chunk_owners: NDArray[np.uint32]
+    """The chunk of each block, by the number that the caller gave it."""
+    boxes: NDArray[Any]
+    box_owners: NDArray[np.uint32]
+    """The box of each unit of work."""
+    axes: NDArray[Any]
+    offsets: Ints
+    room: int
+    """The size of each of the two buffers for decoded bytes."""
+
+    @property
+    def refers(self) -> bool:
+        """Whether there are blocks that need others to be decoded first."""
+        return bool(self.blocks["referring"].any())
+
+    @property
+    def filters(self) -> bool:
+        """Whether there are filters to undo."""
+        return bool(self.blocks["filters"].any())
+
+    def failed(self, statuses: NDArray[np.uint32]) -> list[int]:
+        """Return the chunks that have a stream whose status is not sound, in ascending order."""
+        streams = np.flatnonzero(statuses)
+        found: list[int] = np.unique(self.chunk_owners[self.block_owners[streams]]).tolist()
+        return found
+
+
+class WindowBuilder:
+    """Collects chunks and boxes, and makes a window of them.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(range(250)) * 40, typesize=1, blocksize=1000)
+    >>> builder = WindowBuilder()
+    >>> spans = Spans(np.array([2500]), np.array([2600]))
+    >>> staged = builder.add_chunk(0, chunk, 10_000, spans)
+    >>> staged.start
+    -2000
+    >>> builder.add_box(staged.start + 2500, staged.side, 0, 1, [BoxAxis(100, 1, 1)])
+    >>> window = builder.build()
+    >>> len(window.blocks), window.room, window.boxes["items"].tolist()
+    (1, 1000, [100])
+    """
+
+    def __init__(self) -> None:
+        self._input: list[Buffer] = []
+        self._input_size = 0
+        self._blocks: list[NDArray[Any]] = []
+        self._chunk_owners: list[tuple[int, int]] = []
+        self._boxes: list[tuple[int, ...]] = []
+        self._axes: list[tuple[int, ...]] = []
+        self._offsets: list[Ints] = []
+        self._offset_count = 0
+        self.room = 0
+
+    def add_chunk(self, owner: int, chunk: Buffer, nbytes: int, spans: Spans) -> Staged | None:
+        """Add the blocks of a Blosc chunk that hold some of its `nbytes` decoded bytes.
+
+        None where no kernel decodes the chunk, or where its header and block starts are not sound.
+        """
+        try:
+            header = ChunkHeader.parse(chunk)
+            header.check_decodable(nbytes)
+        except IngotError:
+            return None
+        if header.nbytes != nbytes or not nbytes:
+            return None
+        if header.special != "none":
+            return self._add_special(owner, header, chunk, spans)
+        if header.memcpyed:
+            begin, end = int(spans.begins.min()), int(spans.ends.max())
+            start = header.header_bytes
+            return self.add_plain(owner, memoryview(chunk)[start + begin : start + end], begin)
+        if header.codec not in _KINDS or header.variable or header.has_dictionary:
+            return None
+        return self._add_blocks(owner, header, chunk, spans)
+
+    def add_plain(self, owner: int, data: Buffer, begin: int = 0) -> Staged:
+        """Add decoded bytes of a chunk, from byte `begin` of it on."""
+        start = self._take_room(len(data))
+        table = _parts(len(data), _PART)
+        table["source"] = self._input_size + table["target"]
+        table["source_end"] = table["source"] + table["nbytes"]
+        table["target"] += start
+        self._append(owner, table)
+        self._append_input(data)
+        return Staged(start - begin, 0)
+
+    def add_box(
+        self, source: int, side: int, target: int, itemsize: int, axes: Sequence[BoxAxis]
+    ) -> None:
+        """Add items, from byte `source` of a buffer of the device to byte `target` of the result.
+
+        The axes have at least one item each, and the slowest comes first.
+        """
+        kept: list[BoxAxis] = []
+        items = 1
+        for axis in axes:
+            items *= axis.length
+            if axis.length == 1:
+                source += 0 if axis.source_offsets is None else int(axis.source_offsets[0])
+                target += 0 if axis.target_offsets is None else int(axis.target_offsets[0])
+            elif kept and kept[-1].joins(axis):
+                kept[-1] = axis._replace(length=kept[-1].length * axis.length)
+            else:
+                kept.append(axis)
+        if not kept:
+            kept.append(BoxAxis(1, itemsize, itemsize))
+        first_axis = len(self._axes)
+        for axis in kept:
+            tables = self._add_offsets(axis.source_offsets), self._add_offsets(axis.target_offsets)
+            self._axes.append((*axis[:3], *tables))
+        self._boxes.append((source, target, items, first_axis, len(kept), itemsize, side, 0))
+
+    def build(self) -> Window:
+        """Return the window of all that was added."""
+        blocks = _joined(self._blocks, BLOCK)
+        streams = blocks["streams"].astype(np.int64)
+        blocks["first_stream"] = np.cumsum(streams) - streams
+        boxes = np.array(self._boxes, BOX)
+        units = -(-boxes["items"].astype(np.int64) // UNIT_ITEMS)
+        boxes["first_unit"] = np.cumsum(units) - units
+        owners = [np.full(count, owner, np.uint32) for owner, count in self._chunk_owners]
+        return Window(
+            input=np.frombuffer(b"".join(self._input), np.uint8),
+            blocks=blocks,
+            block_owners=np.repeat(np.arange(len(blocks), dtype=np.uint32), streams),
+            chunk_owners=_joined(owners, np.dtype(np.uint32)),
+            boxes=boxes,
+            box_owners=np.repeat(np.arange(len(boxes), dtype=np.uint32), units),
+            axes=np.array(self._axes, AXIS),
+            offsets=_joined(self._offsets, np.dtype(np.int64)),
+            room=self.room,
+        )
+
+    def _add_blocks(
+        self, owner: int, header: ChunkHeader, chunk: Buffer, spans: Spans
+    ) -> Staged | None:
+        found = _extents(header, chunk)
+        if found is None:
+            return None
+        starts, ends = found
+        size, steps = header.block_bytes, _steps(header)
+        numbers = spans.blocks(size)
+        first, last = int(numbers[0]), int(numbers[-1])
+        delta = any(number == filters.DELTA for number, _ in steps)
+        # Delta refers to the first block, which lies in front of the others if they do not have it.
+        apart = self._take_room(size) if delta and first else 0
+        start = self._take_room(min(header.nbytes, (last + 1) * size) - first * size) - first * size
+        targets = start + numbers * size
+        if delta and first:
+            numbers, targets = np.append(0, numbers), np.append(apart, targets)
+        table = np.zeros(len(numbers), BLOCK)
+        table["nbytes"] = np.minimum(size, header.nbytes - numbers * size)
+        table["typesize"] = header.typesize
+        table["streams"] = np.where(table["nbytes"] == size, header.streams_of(0), 1)
+        table["kind"] = _KINDS[header.codec]
+        table["runs"] = header.extended
+        table["partial"] = header.partial_bitshuffle
+        table["target"] = targets
+        if delta:
+            table["reference"] = targets[0]
+            table["referring"] = numbers > 0
+        for place, (number, meta) in enumerate(steps):
+            table["filters"][:, place], table["metas"][:, place] = number, meta
+        sources = self._append_pieces(chunk, starts[numbers], ends[numbers])
+        table["source"], table["source_end"] = sources, sources + (ends - starts)[numbers]
+        self._append(owner, table)
+        return Staged(start, sum(number in _TURNING for number, _ in steps) % 2)
+
+    def _add_special(self, owner: int, header: ChunkHeader, chunk: Buffer, spans: Spans) -> Staged:
+        """Add a chunk that repeats a value."""
+        value = b"\0"
+        if header.special == "nan":
+            value = _NANS[header.typesize]
+        elif header.special == "value":
+            value = bytes(memoryview(chunk)[EXTENDED_HEADER_BYTES:])
+        width, begin, end = len(value), int(spans.begins.min()), int(spans.ends.max())
+        # Parts begin with the value, so that all of them repeat the same bytes.
+        begin -= begin % width
+        start = self._take_room(end - begin)
+        table = _parts(end - begin, max(_PART // width, 1) * width)
+        table["kind"] = _PATTERN
+        table["source"] = self._input_size
+        table["source_end"] = self._input_size + width
+        table["target"] += start
+        self._append(owner, table)
+        self._append_input(value)
+        return Staged(start - begin, 0)
+
+    def _take_room(self, size: int) -> int:
+        """Return where so many decoded bytes begin."""
+        start = -(-self.room // _ALIGNMENT) * _ALIGNMENT
+        self.room = start + size
+        return start
+
+    def _append(self, owner: int, table: NDArray[Any]) -> None:
+        self._blocks.append(table)
+        self._chunk_owners.append((owner, len(table)))
+
+    def _append_input(self, data: Buffer) -> None:
+        self._input.append(data)
+        self._input_size += len(data)
+
+    def _append_pieces(self, chunk: Buffer, starts: Ints, ends: Ints) -> Ints:
+        """Append pieces of a chunk to the input, and return where each of them begins there."""
+        sizes = ends - starts
+        places: Ints = self._input_size + np.cumsum(sizes) - sizes
+        view = memoryview(chunk)
+        # Pieces that follow each other are appended as one.
+        cuts = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(starts)], strict=True):
+            self._append_input(view[int(starts[first]) : int(ends[last - 1])])
+        return places
+
+    def _add_offsets(self, offsets: Ints | None) -> int:
+        """Add a table of offsets, and return where it begins."""
+        if offsets is None:
+            return _NO_TABLE
+        self._offsets.append(offsets)
+        self._offset_count += len(offsets)
+        return self._offset_count - len(offsets)
+
+
+def _steps(header: ChunkHeader) -> list[tuple[int, int]]:
+    """Return the filters of a chunk that a reader undoes, in the order of encoding."""
+    return [step for step in header.pipeline if step[0] in _UNDONE]
+
+
+def _extents(header: ChunkHeader, chunk: Buffer) -> tuple[Ints, Ints] | None:
+    """Return where the blocks of a chunk begin and end: at the next start, or with the chunk.
+
+    None unless all starts differ and lie behind the starts themselves.
+    """
+    stored = np.frombuffer(chunk, "<i4", header.block_count, header.header_bytes)
+    starts = stored.astype(np.int64)
+    order = np.argsort(starts, kind="stable")
+    following = np.append(starts[order[1:]], header.cbytes)
+    if starts[order[0]] < header.data_start or bool((following <= starts[order]).any()):
+        return None
+    ends = np.empty_like(starts)
+    ends[order] = following
+    return starts, ends
+
+
+def _parts(size: int, step: int) -> NDArray[Any]:
+    """Return blocks of up to `step` plain bytes; their targets count from 0."""
+    begins = np.arange(0, size, step)
+    table = np.zeros(len(begins), BLOCK)
+    table["target"] = begins
+    table["nbytes"] = np.minimum(step, size - begins)
+    table["typesize"] = table["streams"] = 1
+    return table
+
+
+def _joined(tables: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.concatenate(tables) if tables else np.zeros(0, dtype)

@@ -1,0 +1,144 @@
+"""The kernels of a device decode what the CPU does, and refuse the rest without a stray access.
+
+They are compiled for the host. The chunks of other writers run in a child with the address
+sanitizer and the sanitizer of undefined behaviour; NVRTC compiles the same source for GPUs.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot import blosc
+from ingot.blosc.chunk import Filter
+from ingot.blosc.header import ChunkHeader
+from ingot.device.window import kernel_source
+from tests.fuzz import fuzz_device
+from tests.golden import test_blosc2_chunks, test_blosc_chunks
+from tests.golden.test_blosc_chunks import Row
+from tests.host_device import HostDevice, decoded, needs_compiler, run_sanitized
+
+SEED = 20_260
+EXECUTIONS = 3000
+ARCHITECTURES = ("sm_80", "sm_90")
+
+
+def golden() -> Iterator[tuple[Row, bytes]]:
+    """Yield the chunks of C-Blosc and C-Blosc2, with what is known of each."""
+    for module in (test_blosc_chunks, test_blosc2_chunks):
+        for row in module.SAMPLE_ROWS:
+            if row["nbytes"]:
+                yield row, module.chunk_of(row)
+
+
+def is_for_the_device(header: ChunkHeader) -> bool:
+    """Return whether kernels decode a sound chunk."""
+    if header.memcpyed or header.special != "none":
+        return True
+    return header.codec in ("lz4", "blosclz") and not header.variable and not header.has_dictionary
+
+
+def check_golden(device: HostDevice) -> None:
+    """Decode all golden chunks, as a whole and in part."""
+    count = 0
+    for row, chunk in golden():
+        header = ChunkHeader.parse(chunk)
+        whole = decoded(device, chunk, 0, header.nbytes)
+        assert (whole is not None) == is_for_the_device(header), row["file"]
+        if whole is None:
+            continue
+        count += 1
+        assert hashlib.sha256(whole).hexdigest() == row["sha256"], row["file"]
+        choose = random.Random(row["size"])
+        for _ in range(3):
+            begin = choose.randrange(header.nbytes)
+            end = choose.randrange(begin, header.nbytes) + 1
+            assert decoded(device, chunk, begin, end) == whole[begin:end], row["file"]
+    print(count, "chunks")
+
+
+@needs_compiler
+def test_golden_chunks_decode_under_the_sanitizers() -> None:
+    code = "from tests.parity import test_device_kernels as t; t.check_golden(t.HostDevice())"
+    assert run_sanitized("-c", code) == "234 chunks\n"
+
+
+@needs_compiler
+def test_damaged_chunks_are_refused_or_decoded_as_on_the_cpu() -> None:
+    executions, finding = fuzz_device.fuzz(SEED, executions=EXECUTIONS)
+    assert finding is None, f"execution {finding.execution} of seed {SEED}: {finding.what}"
+    assert executions == EXECUTIONS
+
+
+@needs_compiler
+def test_the_sanitizer_is_on_in_the_child() -> None:
+    """A read behind the end of a buffer kills the child: otherwise the tests here prove nothing."""
+    code = """
+import ctypes, numpy as np
+from tests.host_device import HostDevice, library
+memory = np.zeros(4096, np.uint8)
+library(True).swap_bytes(ctypes.c_void_p(memory.ctypes.data), ctypes.c_uint64(1024 + 1), 4)
+"""
+    with pytest.raises(AssertionError, match="heap-buffer-overflow"):
+        run_sanitized("-c", code)
+
+
+@needs_compiler
+@pytest.mark.parametrize("typesize", [1, 2, 3, 4, 7, 8, 16, 24])
+@pytest.mark.parametrize("items", [1, 7, 8, 9, 33, 1000])
+def test_filters_are_undone_for_any_size(typesize: int, items: int) -> None:
+    """Odd counts leave the fast forms of the kernels, and odd blocks the alignment they need."""
+    random_bytes = np.random.default_rng(typesize * items).integers(0, 4, typesize * items, "u1")
+    data = np.repeat(random_bytes, 3)[: typesize * items].tobytes() * 3
+    device = HostDevice()
+    pipelines: list[list[Filter]] = [
+        ["shuffle"],
+        ["bitshuffle"],
+        ["delta", "shuffle"],
+        ["delta", "bitshuffle"],
+        ["shuffle", ("bytedelta", typesize)],
+        ["shuffle", "bitshuffle"],
+    ]
+    for filters in pipelines:
+        for blocksize in (typesize * items, typesize * max(items // 3, 1)):
+            chunk = blosc.compress(
+                data, typesize=typesize, filters=filters, blocksize=blocksize, version=2
+            )
+            assert decoded(device, chunk, 0, len(data)) == data
+            assert decoded(device, chunk, len(data) // 2, len(data)) == data[len(data) // 2 :]
+
+
+def nvrtc() -> ctypes.CDLL:
+    """Load the compiler of CUDA C++, which needs no GPU."""
+    if importlib.util.find_spec("nvidia") is not None:
+        found = importlib.util.find_spec("nvidia.cuda_nvrtc")
+        for folder in (found.submodule_search_locations or ()) if found else ():
+            for path in Path(folder, "lib").glob("libnvrtc.so.*"):
+                return ctypes.CDLL(str(path))
+    pytest.skip("NVRTC is not installed: it is in the extra gpu-test")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_nvrtc_compiles_the_same_source(architecture: str) -> None:
+    compiler, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    source = kernel_source().encode()
+    none = ctypes.c_void_p()
+    made = ctypes.byref(program)
+    assert not compiler.nvrtcCreateProgram(made, source, b"kernels.cu", 0, none, none)
+    options = (ctypes.c_char_p * 2)(f"--gpu-architecture={architecture}".encode(), b"--std=c++17")
+    failed = compiler.nvrtcCompileProgram(program, 2, options)
+    compiler.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    compiler.nvrtcGetProgramLog(program, log)
+    assert not failed, log.value.decode()
+    compiler.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    compiler.nvrtcGetCUBIN(program, code)
+    assert code.raw.startswith(b"\x7fELF")
+    for name in (b"decode_streams", b"undo_filters", b"scatter", b"swap_bytes"):
+        assert name in code.raw

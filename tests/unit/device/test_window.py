@@ -1,0 +1,131 @@
+"""The tables of a window, and what of a chunk goes into them."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from ingot import blosc
+from ingot.blosc.header import ChunkHeader
+from ingot.device.window import (
+    AXIS,
+    BLOCK,
+    BOX,
+    UNIT_ITEMS,
+    BoxAxis,
+    Spans,
+    WindowBuilder,
+    kernel_source,
+)
+
+DATA = np.arange(5000, dtype="<i4").tobytes()
+
+
+def spans(*pairs: tuple[int, int]) -> Spans:
+    begins, ends = zip(*pairs, strict=True)
+    return Spans(np.array(begins), np.array(ends))
+
+
+def chunk_of(codec: str = "lz4", **options: object) -> bytes:
+    given = {"typesize": 4, "codec": codec, "blocksize": 4000} | options
+    return blosc.compress(DATA, **given)  # type: ignore[arg-type]
+
+
+def test_the_records_are_those_of_the_kernels() -> None:
+    sizes = f"sizeof(Block) == {BLOCK.itemsize} && sizeof(Box) == {BOX.itemsize}"
+    source = kernel_source()
+    assert f"{sizes} && sizeof(Axis) == {AXIS.itemsize}" in source
+    assert f"#define UNIT_ITEMS {UNIT_ITEMS}\n" in source
+
+
+def test_only_needed_blocks_are_taken() -> None:
+    chunk, builder = chunk_of(), WindowBuilder()
+    staged = builder.add_chunk(7, chunk, len(DATA), spans((4100, 4104), (12_000, 12_001)))
+    window = builder.build()
+    starts = np.frombuffer(chunk, "<i4", 5, ChunkHeader.parse(chunk).header_bytes)
+    sizes = np.diff(np.append(starts, len(chunk)))
+    assert staged is not None
+    assert (staged.start, staged.side) == (-4000, 1)
+    assert window.blocks["target"].tolist() == [0, 8000]
+    stored = window.blocks["source_end"] - window.blocks["source"]
+    assert stored.tolist() == sizes[[1, 3]].tolist()
+    assert window.input.size == sizes[[1, 3]].sum()
+    assert window.room == 12_000
+    assert window.chunk_owners.tolist() == [7, 7]
+    assert window.block_owners.tolist() == [0] * 4 + [1] * 4
+    assert window.filters
+    assert not window.refers
+
+
+def test_delta_takes_the_first_block_as_well() -> None:
+    chunk, builder = chunk_of(filters=["delta", "shuffle"], version=2), WindowBuilder()
+    staged = builder.add_chunk(0, chunk, len(DATA), spans((8000, 8004)))
+    window = builder.build()
+    assert staged is not None
+    assert staged.start + 8000 == 4000
+    assert window.blocks["target"].tolist() == [0, 4000]
+    assert window.blocks["reference"].tolist() == [0, 0]
+    assert window.blocks["referring"].tolist() == [0, 1]
+    assert window.refers
+
+
+@pytest.mark.parametrize("codec", ["zstd", "zlib", "snappy"])
+def test_other_codecs_are_left_to_the_cpu(codec: str) -> None:
+    assert WindowBuilder().add_chunk(0, chunk_of(codec), len(DATA), spans((0, 1))) is None
+
+
+def test_chunks_that_are_not_sound_are_left_to_the_cpu() -> None:
+    chunk = chunk_of()
+    first = ChunkHeader.parse(chunk).header_bytes
+    ones: list[tuple[int, int]] = [(12, 100), (4, 5), (first, 5), (first, 2**30), (first, -1)]
+    ones.append((first, struct.unpack_from("<i", chunk, first + 4)[0]))
+    for place, number in ones:
+        damaged = bytearray(chunk)
+        struct.pack_into("<i", damaged, place, number)
+        assert WindowBuilder().add_chunk(0, damaged, len(DATA), spans((0, 1))) is None
+    assert WindowBuilder().add_chunk(0, chunk[:10], len(DATA), spans((0, 1))) is None
+    assert WindowBuilder().add_chunk(0, chunk, len(DATA) + 1, spans((0, 1))) is None
+    assert WindowBuilder().add_chunk(0, chunk, len(DATA), spans((0, 1))) is not None
+
+
+def test_repeated_values_take_no_more_input_than_the_value() -> None:
+    chunk = blosc.constant(b"spa", 3_000_000)
+    builder = WindowBuilder()
+    staged = builder.add_chunk(0, chunk, 3_000_000, spans((100, 2_000_000)))
+    window = builder.build()
+    assert staged is not None
+    assert (staged.start, window.input.tobytes()) == (-99, b"spa")
+    assert len(window.blocks) > 10
+    assert window.blocks["nbytes"].sum() == window.room == 2_000_000 - 99
+
+
+def test_axes_of_one_step_are_joined() -> None:
+    builder = WindowBuilder()
+    builder.add_box(0, 0, 0, 4, [BoxAxis(3, 80, 80), BoxAxis(5, 16, 16), BoxAxis(4, 4, 4)])
+    builder.add_box(8, 1, 0, 4, [BoxAxis(3, 160, 80), BoxAxis(1, 7, 9), BoxAxis(20, 4, 4)])
+    builder.add_box(0, 0, 0, 4, [BoxAxis(1, 4, 4, np.array([24]), np.array([28]))])
+    window = builder.build()
+    assert window.boxes["axes"].tolist() == [1, 2, 1]
+    assert window.boxes["items"].tolist() == [60, 60, 1]
+    assert window.axes["count"].tolist() == [60, 3, 20, 1]
+    assert window.boxes[["source", "target"]].tolist() == [(0, 0), (8, 0), (24, 28)]
+
+
+def test_offsets_of_axes_are_tables() -> None:
+    builder = WindowBuilder()
+    one, two = np.array([4, 0]), np.array([8, 0, 4])
+    builder.add_box(0, 0, 0, 4, [BoxAxis(2, 0, 0, one, None), BoxAxis(3, 0, 0, two, one)])
+    window = builder.build()
+    assert window.offsets.tolist() == [*one, *two, *one]
+    assert window.axes["source_table"].tolist() == [0, 2]
+    assert window.axes["target_table"].tolist() == [-1, 5]
+
+
+def test_the_chunks_of_failed_streams_are_named() -> None:
+    builder = WindowBuilder()
+    for owner in (3, 5, 9):
+        builder.add_plain(owner, bytes(100_000))
+    window = builder.build()
+    assert window.chunk_owners.tolist() == [3, 3, 5, 5, 9, 9]
+    assert window.failed(np.array([0, 0, 0, 2, 6, 0], np.uint32)) == [5, 9]
+    assert not window.failed(np.zeros(6, np.uint32))
