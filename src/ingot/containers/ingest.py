@@ -62,7 +62,7 @@ _BLOCK_ITEMS: Final = 16_384
 _BLOCK_BYTES: Final = 8 << 20
 _TAKEN: Final = 64
 # The bytes of a stream of Arrow that are taken at once.
-_STREAM_BYTES: Final = 16 << 20
+_STREAM_BYTES: Final = 8 << 20
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind | LogicalKind
 """The type of a column and the shape of its items, perhaps with what they mean, or the kind of its

@@ -11,7 +11,7 @@ import pytest
 
 import ingot
 from ingot.errors import CorruptionError, ExistsError, UnsupportedError
-from tests.kernels import KERNELS
+from tests.kernels import KERNELS, needs_native
 from tests.limited import run_limited
 from tests.storage import Place, content
 
@@ -265,6 +265,57 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Any) -> None:
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+_FIVE_GIGABYTES = """
+import re, sys
+import numpy as np, pyarrow
+import ingot
+
+ROWS = 1 << 18
+COUNT = np.arange(ROWS)
+WORDS = pyarrow.array(["word %d" % (number % 100) for number in range(ROWS)])
+
+def batches(count):
+    for number in range(count):
+        yield pyarrow.record_batch({
+            "id": COUNT + number * ROWS,
+            "word": WORDS,
+            "half": np.full(ROWS, number / 2),
+            "small": COUNT.astype("i4"),
+            "part": np.full(ROWS, number),
+        })
+
+path = sys.argv[1] + "/many.bcolz"
+first = next(batches(1))
+count = 5_000_000_000 // first.nbytes + 1
+stream = pyarrow.RecordBatchReader.from_batches(first.schema, batches(count))
+ingot.table(stream, path, options=ingot.Options(durability="process")).close()
+for number, batch in enumerate(ingot.open(path).to_batches(batch_rows=ROWS)):
+    assert batch.num_rows == ROWS
+    assert batch["part"][0].as_py() == batch["part"][-1].as_py() == number
+    assert batch["id"][-1].as_py() == (number + 1) * ROWS - 1
+    assert batch["word"][ROWS // 2].as_py() == WORDS[ROWS // 2].as_py()
+assert number + 1 == count
+with open("/proc/self/status") as status:
+    peak = int(re.search("VmHWM: *(.*) kB", status.read())[1]) >> 10
+assert peak < 300, peak
+"""
+
+
+@pytest.mark.slow
+@needs_native
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the peak is read in /proc")
+def test_five_gigabytes_of_rows_pass_through_300_mib(tmp_path: Any) -> None:
+    # Rows that compress well: 90 MB on disk.
+    done = subprocess.run(
+        [sys.executable, "-c", _FIVE_GIGABYTES, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "INGOT_KERNEL": "native"},
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
