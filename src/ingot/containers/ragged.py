@@ -2,7 +2,8 @@
 
 import operator
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, ragged_info
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
 from ingot.containers.ingest import fitted_values, item_blocks, items_of, spread
+from ingot.containers.read_ahead import blocks_ahead
 from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
 from ingot.engine import ragged
@@ -118,16 +120,10 @@ class Ragged(Dataset[RaggedEngine]):
         return self._handle.read(lambda engine: engine.read(numbered(key, engine.shape[0])))
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the items; a block of them is read at a time."""
-        start = 0
-        while True:
-            block = self._handle.read(
-                lambda engine, start=start: engine.read(engine.block(start))  # type: ignore[misc]
-            )
-            if not len(block):
-                return
-            yield from block.to_list()
-            start += len(block)
+        """Yield the items; the next packs are read and decoded while those of a block are used."""
+        with closing(blocks_ahead(self._handle)) as blocks:
+            for block in blocks:
+                yield from block.to_list()
 
     def explain(self, key: Any = ...) -> Explanation:
         """Return what reading ``items[key]`` costs, pack by pack, as a text to print."""
@@ -309,6 +305,7 @@ class Ragged(Dataset[RaggedEngine]):
 def of_array(format: Format, handle: HandleProtocol[Engine], *, path: str | None) -> Ragged:
     """Return the items of an array as a sequence, which is only read."""
 
+    @lru_cache(maxsize=1)  # Items that were read ahead are known by their engine.
     def find(engine: Engine) -> RaggedEngine:
         return RaggedEngine(ChunkItemsMap.of(engine.chunks), engine.options)
 

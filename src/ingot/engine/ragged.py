@@ -62,6 +62,7 @@ __all__ = [
     "extended",
     "filled",
     "filled_each",
+    "following_packs",
     "resized",
     "stored",
     "streamed",
@@ -74,8 +75,10 @@ Rows: TypeAlias = range | NDArray[np.int64]
 _CALLER: Final = 5
 # The packs that are read by one call of the store.
 _BATCH: Final = 1024
+# What a block of packs is to hold at most, and how many times more packs than the one before.
+_BLOCK_BYTES: Final = 4 << 20
 _BLOCK_ITEMS: Final = 65_536
-_BLOCK_PACKS: Final = 256
+_BLOCK_GROWTH: Final = 8
 # The most packs whose places are listed at once.
 _MOST_AT_ONCE: Final = 10_000
 # From so many bytes on, packs of a stream wait in a file.
@@ -115,14 +118,17 @@ class RaggedEngine:
         first = number * schema.pack_items
         return range(first, min(first + schema.pack_items, schema.length))
 
-    def read(self, rows: Rows) -> RaggedArray:
-        """Return the items of some rows, in their order."""
+    def read(self, rows: Rows, *, strict: bool = False) -> RaggedArray:
+        """Return the items of some rows, in their order.
+
+        If `strict`, damage in a run of rows is an error, whatever the options say.
+        """
         if not len(rows):
             return RaggedArray.nulls(self.packs.schema.kind, 0)
         if isinstance(rows, range) and rows.step == 1:
             first, last = self._pack_of(np.array([rows[0], rows[-1]])).tolist()
             parts = []
-            for group, _, items in self._joined(range(first, last + 1)):
+            for group, _, items in self._joined(range(first, last + 1), strict=strict):
                 start = self.span(group[0]).start
                 parts.append(items[max(0, rows.start - start) : rows.stop - start])
             return RaggedArray.joined(parts)
@@ -269,14 +275,12 @@ class RaggedEngine:
         fits = most is None or items.nbytes <= 2 * most or len(items) == 1
         return [items] if fits and len(items) <= schema.pack_items else self.cut(items)
 
-    def block(self, start: int) -> range:
-        """Return the numbers of items from `start` on that are read at once in an iteration."""
-        schema = self.packs.schema
-        if schema.regular or start >= schema.length:
-            return range(start, max(start, min(start + _BLOCK_ITEMS, schema.length)))
-        bounds = self.packs.bounds()
-        number = int(np.searchsorted(bounds, start, "right")) - 1
-        return range(start, int(bounds[min(number + _BLOCK_PACKS, len(bounds) - 1)]))
+    def block(self, start: int, packs: int) -> range:
+        """Return the numbers of the items from `start` on, up to the end of so many packs."""
+        if start >= self.shape[0]:
+            return range(start, start)
+        (first,) = self._pack_of(np.array([start])).tolist()
+        return range(start, self.span(min(first + packs, self.pack_count) - 1).stop)
 
     def check_kind(self, items: RaggedArray) -> None:
         """Raise `ValueError` for items of another kind than those of the sequence."""
@@ -754,6 +758,22 @@ def _spliced(engine: RaggedEngine, splices: list[Splice]) -> RaggedChange:
         return RaggedChange(engine, Commit())
     packs, commit = engine.packs.spliced(splices)
     return RaggedChange(RaggedEngine(packs, engine.options), commit)
+
+
+def following_packs(packs: int, items: RaggedArray) -> int:
+    """Return how many packs the next block has, where one of so many packs had these items.
+
+    The size of packs is not known before they are read: a block begins with one of them, and the
+    next ones have up to 65,536 items or 4 MiB.
+
+    >>> following_packs(1, RaggedArray.of(["ape"] * 4096))
+    8
+    >>> following_packs(8, RaggedArray.of(["x" * 2**20] * 8))
+    4
+    """
+    count = max(1, len(items))
+    room = min(_BLOCK_ITEMS / count, _BLOCK_BYTES / max(1, items.nbytes), _BLOCK_GROWTH)
+    return max(1, int(packs * room))
 
 
 def _stored(location: Location, read: Iterator[bytes | None]) -> bytes | None:

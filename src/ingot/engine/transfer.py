@@ -234,13 +234,12 @@ def transferred_items(source: RaggedEngine, target: RaggedEngine, report: Report
 
 
 def _blocks(source: RaggedEngine, report: Report) -> Iterator[RaggedArray]:
-    start, length = 0, source.shape[0]
-    while start < length:
-        block = source.block(start)
-        items = source.read(block)
+    start, packs = 0, 1
+    while rows := source.block(start, packs):
+        items = source.read(rows)
         yield items
         report(items.nbytes)
-        start = block.stop
+        start, packs = rows.stop, ragged.following_packs(packs, items)
 
 
 def compare(source: Engine, target: Engine, report: Report) -> None:
