@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.formats.varlen import ragged as varlen_ragged
 from ingot.stores import LocalStore, Store
 from ingot.testing import Disk, Scenario
-from tests.crash import bloscpack_scenarios, varlen_scenarios
+from tests.crash import bloscpack_scenarios, item_scenarios, table_scenarios
 from tests.crash.arrays import append, assign, describe, numbered, resize, scenario
 
 Step = Callable[[Disk], object]
@@ -37,42 +37,18 @@ REFUSED = {
 }  # fmt: skip
 TRACED = sorted(SYNCS | OPENINGS | NAMES | WRITES | REFUSED)
 
-LAYOUTS: dict[str, dict[str, Any]] = {
+ARRAYS: dict[str, dict[str, Any]] = {
     "zarr2": {"format": "zarr2", "chunks": 4, "codec": "none"},
     "zarr2 in folders": {"format": "zarr2", "chunks": (4, 1), "dimension_separator": "/"},
     "zarr3": {"format": "zarr3", "chunks": 4},
     "shards": {"format": "zarr3", "chunks": 2, "shards": 4},
     "blsk": {"format": "blsk", "chunks": 4, "superchunksize": 3},
 }
-FILES = ("bloscpack", "varlen")
-"""Layouts that are single files."""
-
-
-def changes(layout: str) -> Scenario:
-    """Return one of every kind of change, one after the other."""
-    if layout == "varlen":
-        return varlen_scenarios.changed(
-            varlen_scenarios.append(7),
-            varlen_scenarios.assign(0, varlen_scenarios.NOISE[100:109]),
-            varlen_scenarios.assign(2, varlen_scenarios.NOISE[100:140]),
-            lambda found: found.delete([0, 3]),
-            lambda found: found.compact(),
-            lambda found: found.attrs.update(n=1),
-        )
-    if layout in FILES:
-        return bloscpack_scenarios.changed(
-            bloscpack_scenarios.append(5),
-            bloscpack_scenarios.append(45),
-            bloscpack_scenarios.describe(n=1),
-            bloscpack_scenarios.assign(25),
-            bloscpack_scenarios.append(30),
-        )
-    return _changed_array(layout)
 
 
 @cache  # Its first state has an identity that is drawn.
 def _changed_array(layout: str) -> Scenario:
-    keywords = LAYOUTS[layout]
+    keywords = ARRAYS[layout]
     inner = (1,) if isinstance(keywords["chunks"], tuple) else ()
     return scenario(
         numbered(10, *inner),
@@ -87,10 +63,62 @@ def _changed_array(layout: str) -> Scenario:
     )
 
 
+def _changed_bloscpack() -> Scenario:
+    return bloscpack_scenarios.changed(
+        bloscpack_scenarios.append(5),
+        bloscpack_scenarios.append(45),
+        bloscpack_scenarios.describe(n=1),
+        bloscpack_scenarios.assign(25),
+        bloscpack_scenarios.append(30),
+    )
+
+
+@cache  # In bcolz and blsk, items have an identity that is drawn.
+def _changed_items(format: str) -> Scenario:
+    noise = item_scenarios.NOISE
+    compactions: dict[str, item_scenarios.Change] = {
+        "varlen": lambda found: found.compact(),
+        "blsk": item_scenarios.assign_and_compact,
+    }
+    return item_scenarios.changed(
+        item_scenarios.append(7),
+        item_scenarios.assign(0, noise[100:109]),
+        item_scenarios.assign(2, noise[100:140]),
+        lambda found: found.delete([0, 3]),
+        *(change for name, change in compactions.items() if name == format),
+        lambda found: found.attrs.update(n=1),
+        format=format,
+    )
+
+
+@cache  # Its columns have identities that are drawn.
+def _changed_texts() -> Scenario:
+    return table_scenarios.table(
+        6,
+        table_scenarios.append_texts(3),
+        lambda found: found.update("a >= 100", {"b": "longer than what was there"}),
+        lambda found: found.delete([0, 4]),
+        lambda found: found.resize(2),
+        start=table_scenarios.texts,
+        format="blsk",
+    )
+
+
+LAYOUTS: dict[str, Callable[[], Scenario]] = {
+    **{layout: partial(_changed_array, layout) for layout in ARRAYS},
+    "bloscpack": _changed_bloscpack,
+    "varlen": partial(_changed_items, "varlen"),
+    "items in bcolz": partial(_changed_items, "bcolz"),
+    "items in blsk": partial(_changed_items, "blsk"),
+    "texts in blsk": _changed_texts,
+}
+"""One of every kind of change, one after the other, by what is changed."""
+
+
 def record(layout: str, kernel: str, folder: Path) -> list[list[Step]]:
     """Make the changes in another process, and return what each of them did to the files."""
     log = folder.with_suffix(".log")
-    for key, data in changes(layout).files.items():
+    for key, data in LAYOUTS[layout]().files.items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(data)
     watch = ["strace", "-f", "-y", "-xx", "-s", "1000000", "-o", str(log)]
@@ -112,7 +140,7 @@ def replayed(layout: str, steps: Iterable[Iterable[Step]]) -> Scenario:
 
         return perform
 
-    return replace(changes(layout), steps=tuple(map(repeat, steps)))
+    return replace(LAYOUTS[layout](), steps=tuple(map(repeat, steps)))
 
 
 # The log ------------------------------------------------------------------------------------------
@@ -262,6 +290,6 @@ if __name__ == "__main__":
     # Short files grow in place, as long ones do.
     bloscpack_array._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
     varlen_ragged._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
-    for number, take in enumerate(changes(sys.argv[1]).steps):
+    for number, take in enumerate(LAYOUTS[sys.argv[1]]().steps):
         take(LocalStore(sys.argv[2], writable=True))
         os.write(1, b"%d done\n" % number)

@@ -2,10 +2,6 @@
 
 import os
 import random
-import select
-import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,35 +12,13 @@ from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import Commit, Extent, FileStore, LocalStore, Patch, Put, Store, read_state
 from ingot.stores.store import extend
 from ingot.stores.versions import writing
+from tests.crash.kills import kill_one
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 KEYS = [f"f{number % 3}/{number}" for number in range(5)]
 KILLS = 100
 """Of each kind of writer."""
-
-
-def _kill_one(write: Callable[[int], None], chance: random.Random) -> int:
-    """Start a writer, kill it, and return the last number that it acknowledged; 0 if none.
-
-    Half of them die while they finish what the one before has left, or soon after that.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            write(writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    if chance.random() < 0.5:
-        select.select([reading], [], [], 60)
-    time.sleep(chance.uniform(0, 0.012))
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-    with os.fdopen(reading, "rb") as pipe:
-        return max(map(int, pipe.read().split()), default=0)
 
 
 def _left_over(folder: Path) -> list[str]:
@@ -71,9 +45,7 @@ def test_a_hundred_kills_of_a_writer(tmp_path: Path) -> None:
     chance = random.Random(1)
     last = 0
     for _ in range(KILLS):
-        said = _kill_one(
-            lambda pipe, first=last + 1: _write_for_ever(tmp_path, pipe, first), chance
-        )
+        said = kill_one(lambda pipe, first=last + 1: _write_for_ever(tmp_path, pipe, first), chance)
         last = max(last, said)
         first, *others = _state(tmp_path)
         # Commits change all keys or the first alone, so at most one may be ahead of the others.
@@ -121,7 +93,7 @@ def test_fifty_kills_of_a_writer_that_extends_a_file(tmp_path: Path) -> None:
     chance = random.Random(3)
     last = 0
     for _ in range(KILLS // 2):
-        said = _kill_one(lambda pipe, first=last + 1: _append_for_ever(path, pipe, first), chance)
+        said = kill_one(lambda pipe, first=last + 1: _append_for_ever(path, pipe, first), chance)
         last = max(last, said)
         found = _frame(path)
         last += bool(found) and found[-1] == last + 1
@@ -177,7 +149,7 @@ def test_kills_of_a_writer_of_bloscpack_files(
     ingot.array(np.zeros(12, "u8"), path, chunks=4, checksum="crc32")
     last = 0
     for _ in range(kills):
-        said = _kill_one(lambda pipe, first=last + 1: _change_for_ever(path, pipe, first), chance)
+        said = kill_one(lambda pipe, first=last + 1: _change_for_ever(path, pipe, first), chance)
         last = max(last, said)
         items = ingot.open(path)[...].tolist()
         assert items in (_items(last), _items(last + 1))
@@ -194,7 +166,7 @@ def test_a_hundred_kills_of_a_writer_of_arrays(tmp_path: Path, format: str, kill
     ingot.array(np.zeros(12, "u8"), tmp_path, chunks=4, format=format)
     last = 0
     for _ in range(kills):
-        said = _kill_one(
+        said = kill_one(
             lambda pipe, first=last + 1: _change_for_ever(tmp_path, pipe, first), chance
         )
         last = max(last, said)

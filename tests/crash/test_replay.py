@@ -11,7 +11,7 @@ from ingot.formats.varlen import ragged as varlen_ragged
 from ingot.stores import LocalStore
 from ingot.stores.store import is_staged
 from ingot.testing import Disk, prove
-from tests.crash.replay import FILES, LAYOUTS, record, replayed
+from tests.crash.replay import LAYOUTS, record, replayed
 from tests.kernels import needs_native
 
 
@@ -26,7 +26,7 @@ def _strace_works() -> bool:
 pytestmark = pytest.mark.skipif(not _strace_works(), reason="needs strace, and the right to use it")
 
 RUNS = [
-    *(pytest.param(layout, "native", marks=needs_native) for layout in (*LAYOUTS, *FILES)),
+    *(pytest.param(layout, "native", marks=needs_native) for layout in LAYOUTS),
     ("zarr2", "python"),
     ("bloscpack", "python"),
 ]

@@ -2,16 +2,15 @@
 
 import os
 import random
-import select
-import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 import ingot
 from ingot.testing import prove
+from tests.crash.kills import kill_one
 from tests.crash.table_scenarios import FIRST_NULLS, TABLES
 
 
@@ -35,7 +34,50 @@ def test_every_crash_leaves_values_and_nulls_of_one_state(name: str) -> None:
 KILLS = 60
 
 
-def change_for_ever(folder: Path, acknowledged: int, first: int) -> None:
+def _numbers(number: int) -> dict[str, Any]:
+    return {"a": [number] * 7, "b": [2 * number] * 7}
+
+
+def _texts(number: int) -> dict[str, Any]:
+    """Return text of many lengths, and nulls; each row says which commit it is of."""
+    return {"a": [number] * 7, "b": [None if n % 3 == 2 else f"{number} " * n for n in range(7)]}
+
+
+def _double(table: ingot.Table) -> None:
+    table["b"][:] = table["a"][:] * 2
+
+
+def _lengthen(table: ingot.Table) -> None:
+    table["b"][:] = [f"{number} " * 9 for number in table["a"][:]]
+
+
+def _check_numbers(a: int, b: Any) -> None:
+    assert b == 2 * a
+
+
+def _check_text(a: int, b: Any) -> None:
+    assert b is None or set(b.split()) <= {str(a)}
+
+
+class Columns(NamedTuple):
+    """A table to be changed by writers that are killed."""
+
+    format: str
+    rows: Callable[[int], dict[str, Any]]
+    """The rows that a commit appends, given its number."""
+    assign: Callable[[ingot.Table], None]
+    check: Callable[[int, Any], None]
+    """Compares the columns of a row, which are of one commit."""
+
+
+WRITERS = {
+    "numbers in bcolz": Columns("bcolz", _numbers, _double, _check_numbers),
+    "text in bcolz": Columns("bcolz", _texts, _lengthen, _check_text),
+    "text in blsk": Columns("blsk", _texts, _lengthen, _check_text),
+}
+
+
+def change_for_ever(folder: Path, acknowledged: int, first: int, columns: Columns) -> None:
     table = ingot.open(folder, "r+", options=ingot.Options(durability="process"))
     chance = random.Random(first)
     for number in range(first, first + 1_000_000):
@@ -44,42 +86,30 @@ def change_for_ever(folder: Path, acknowledged: int, first: int) -> None:
             if kind == 0:
                 table.delete(slice(0, len(table) // 2))
             elif kind == 1:
-                table["b"][:] = table["a"][:] * 2
-            table.append({"a": [number] * 7, "b": [2 * number] * 7})
+                columns.assign(table)
+            table.append(columns.rows(number))
             table.attrs["number"] = number
-        os.write(acknowledged, b"%12d" % number)
+        os.write(acknowledged, b"%12d " % number)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_writer_is_killed_again_and_again(tmp_path: Path) -> None:
-    folder = tmp_path / "table"
-    start = {"a": np.zeros(1, "i8"), "b": np.zeros(1, "i8")}
-    ingot.table(start, folder, chunks=16, attrs={"number": 0})
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_writer_is_killed_again_and_again(tmp_path: Path, name: str) -> None:
+    folder, columns = tmp_path / "table", WRITERS[name]
+    ingot.table(columns.rows(0), folder, chunks=16, attrs={"number": 0}, format=columns.format)
     chance = random.Random(1)
     last = 0
-    for number in range(KILLS):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                change_for_ever(folder, writing, last + 1)
-            finally:
-                os._exit(1)
-        os.close(writing)
-        if number % 2:
-            # However slow the machine is, half of the writers get as far as a commit.
-            select.select([reading], [], [], 60)
-        time.sleep(chance.uniform(0.005, 0.06))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        with os.fdopen(reading, "rb") as pipe:
-            said = pipe.read()
-        last = max(last, int(said[-12:])) if said else last
+    for _ in range(KILLS if columns.rows is _numbers else KILLS // 2):
+        said = kill_one(
+            lambda pipe, first=last + 1: change_for_ever(folder, pipe, first, columns), chance, 0.06
+        )
+        last = max(last, said)
         table = ingot.open(folder)
         found = table.attrs["number"]
         assert found in (last, last + 1)
-        columns = table.read()
-        np.testing.assert_array_equal(columns["a"] * 2, columns["b"])
-        assert columns["a"][-1] == found
+        rows = list(zip(table["a"][:].tolist(), table["b"][:].tolist(), strict=True))
+        for row in rows:
+            columns.check(*row)
+        assert rows[-7:] == list(zip(*columns.rows(found).values(), strict=True))
         last = found
     assert last > 0

@@ -4,7 +4,7 @@ import pytest
 
 from ingot.formats.varlen import ragged
 from ingot.testing import prove
-from tests.crash.varlen_scenarios import SCENARIOS
+from tests.crash.item_scenarios import SCENARIOS
 
 
 @pytest.fixture(autouse=True)

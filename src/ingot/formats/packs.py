@@ -28,7 +28,7 @@ from ingot.errors import (
 )
 from ingot.formats import trailer
 from ingot.formats.format import Locations, RaggedRequest, Splice
-from ingot.ragged_array import BYTES, UTF8, ItemKind, ItemTest, RaggedArray, offsets_of
+from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, ItemTest, RaggedArray, offsets_of
 from ingot.schema import PackSources, RaggedSchema
 from ingot.stores.store import Extent, Store
 
@@ -215,7 +215,8 @@ class KernelPacks:
     ) -> NDArray[np.bool_] | None:
         """Return which items of many packs pass all tests; None where `decode_many` is needed."""
         mark, guards = native.mark_packs(), self.guards(sources.numbers)
-        if mark is None or guards is None or not guards.nulls:
+        # JSON may spell out a null, which only those notice that decode it.
+        if mark is None or guards is None or not guards.nulls or kind == JSON:
             return None
         marks = np.empty(sum(sources.counts), np.bool_)
         try:

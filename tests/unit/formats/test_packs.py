@@ -5,14 +5,17 @@ import struct
 import numpy as np
 import pytest
 
+import ingot
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.zone_maps import PREFIX, ZoneMap
 from ingot.errors import CorruptionError, FormatError
 from ingot.formats import trailer
 from ingot.formats.format import Pack, Splice
 from ingot.formats.packs import TrailedPacks, spliced_length
-from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray
+from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, ItemTest, RaggedArray
 from ingot.schema import RaggedSchema
+from ingot.stores import MemoryStore
+from tests import pack_files as by_hand
 from tests.kernels import needs_native
 from tests.limited import run_limited
 
@@ -177,3 +180,14 @@ for place in range(len(sound)):
 @pytest.mark.parametrize("kernel", [pytest.param("native", marks=needs_native), "python"])
 def test_every_changed_byte_and_every_truncation_is_found(kernel: str) -> None:
     run_limited(_DAMAGE, kernel)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_null_of_json_that_is_spelled_out_is_found() -> None:
+    parts = by_hand.contents([b"null", b"[1]", None])
+    image = by_hand.pack(parts, 0, 3, b"")
+    codec = TrailedPacks(Blosc(shuffle=0), 3, ((0, by_hand.IDENTITY),))
+    assert codec.decode(image, JSON, 3, 0).to_list() == [None, [1], None]
+    files = by_hand.bcolz_files("json", [image], 3, 3)
+    packs = ingot.open(MemoryStore(files))._handle.value  # type: ignore[union-attr]
+    assert packs.mark(range(3), [ItemTest("isnull")]).tolist() == [True, False, True]
