@@ -26,7 +26,7 @@ def blocks_ahead(handle: HandleProtocol[RaggedEngine]) -> Generator[RaggedArray]
     memory. No thread outlives the iterator.
     """
     start, packs, useful = 0, 1, True
-    ahead: _Ahead | None = None
+    ahead: _BlockAhead | None = None
     try:
         while True:
             block = _read(handle, start, packs, ahead)
@@ -37,14 +37,14 @@ def blocks_ahead(handle: HandleProtocol[RaggedEngine]) -> Generator[RaggedArray]
             # Where a block that was read ahead is of no use, a transaction or a writer is at work.
             useful = useful and (ahead is None or block.ahead)
             more = start < block.engine.shape[0]
-            ahead = _Ahead.begun(handle, start, packs) if useful and more else None
+            ahead = _BlockAhead.begun(handle, start, packs) if useful and more else None
             yield block.items
     finally:
         if ahead is not None:
             ahead.end()
 
 
-class _Block(NamedTuple):
+class _ItemBlock(NamedTuple):
     """Items of some packs, and the state that they are of."""
 
     engine: RaggedEngine
@@ -54,7 +54,7 @@ class _Block(NamedTuple):
     """Whether the items were read before they were wanted."""
 
 
-class _Ahead(threading.Thread):
+class _BlockAhead(threading.Thread):
     """Reads one block, and ends."""
 
     def __init__(self, handle: HandleProtocol[RaggedEngine], start: int, packs: int) -> None:
@@ -62,12 +62,14 @@ class _Ahead(threading.Thread):
         self._handle = handle
         self._start = start
         self._packs = packs
-        self._found: _Block | None = None
+        self._found: _ItemBlock | None = None
         self._read = threading.Event()
         self._forks = signals.forks()
 
     @classmethod
-    def begun(cls, handle: HandleProtocol[RaggedEngine], start: int, packs: int) -> "_Ahead | None":
+    def begun(
+        cls, handle: HandleProtocol[RaggedEngine], start: int, packs: int
+    ) -> "_BlockAhead | None":
         """Return a thread that reads a block; None where no thread can be started."""
         thread = cls(handle, start, packs)
         try:
@@ -77,9 +79,9 @@ class _Ahead(threading.Thread):
         return thread
 
     def run(self) -> None:
-        def read(engine: RaggedEngine) -> _Block:
+        def read(engine: RaggedEngine) -> _ItemBlock:
             rows = engine.block(self._start, self._packs)
-            return _Block(engine, self._packs, engine.read(rows, strict=True), ahead=True)
+            return _ItemBlock(engine, self._packs, engine.read(rows, strict=True), ahead=True)
 
         try:
             with suppress(Exception):
@@ -94,7 +96,7 @@ class _Ahead(threading.Thread):
             self._read.wait()
             self.join()
 
-    def found(self, engine: RaggedEngine) -> _Block | None:
+    def found(self, engine: RaggedEngine) -> _ItemBlock | None:
         """Return the block, if it is of this state; wait until it is read."""
         self.end()
         found = self._found
@@ -102,13 +104,13 @@ class _Ahead(threading.Thread):
 
 
 def _read(
-    handle: HandleProtocol[RaggedEngine], start: int, packs: int, ahead: _Ahead | None
-) -> _Block:
+    handle: HandleProtocol[RaggedEngine], start: int, packs: int, ahead: _BlockAhead | None
+) -> _ItemBlock:
     """Return the block that begins with an item; only its first pack, where it has an error."""
 
-    def read(engine: RaggedEngine, packs: int = packs) -> _Block:
+    def read(engine: RaggedEngine, packs: int = packs) -> _ItemBlock:
         found = None if ahead is None else ahead.found(engine)
-        return found or _Block(engine, packs, engine.read(engine.block(start, packs)))
+        return found or _ItemBlock(engine, packs, engine.read(engine.block(start, packs)))
 
     try:
         return handle.read(read)

@@ -236,7 +236,7 @@ def test_where_no_thread_can_be_started_items_come_as_well(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(read_ahead._Ahead, "start", refuse)
+    monkeypatch.setattr(read_ahead._BlockAhead, "start", refuse)
     assert list(made("varlen")) == WORDS
 
 
