@@ -43,7 +43,7 @@ from ingot.options import Options, given_options, parse_size
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
-from ingot.stores.store import Commit, Edit, Store
+from ingot.stores.store import Commit, Edit, Feature, Store
 from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
@@ -117,17 +117,26 @@ class ArraySpec:
     options: Options | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def request(self, *, typed: bool = False) -> Request:
+    def request(self, *, typed: bool = False, remote: bool = False) -> Request:
         """Return the request to a format, which decides the rest; `typed` as in `converted`."""
         dtype = _dtype(self.dtype)
         shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
         chunks = _chunks(self.chunks, shape)
         stages = None if self.codec is None else tuple(stages_of(self.codec))
         fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {}, typed=typed)
-        return Request(shape, dtype, fill, chunks, stages, attrs)
+        return Request(shape, dtype, fill, chunks, stages, attrs, remote)
 
-    def schema(self, format: Format, items: "Items | NullableArray | None" = None) -> ArraySchema:
-        """Return the schema that a format gives the array; `items` choose the codec "auto"."""
+    def schema(
+        self,
+        format: Format,
+        items: "Items | NullableArray | None" = None,
+        *,
+        remote: bool = False,
+    ) -> ArraySchema:
+        """Return the schema that a format gives the array; `items` choose the codec "auto".
+
+        `remote` is as in `Request`.
+        """
         if is_auto(self.codec) and items is not None:
             return self._with_chosen_codec(format, items).schema(format)
         layout = dict(self.layout)
@@ -137,7 +146,7 @@ class ArraySpec:
                 raise UnsupportedError(
                     f"chunks is {self.chunks!r}: {format.name} has chunks of a shape, not of bytes"
                 )
-        request = self.request(typed=has_typed_attributes(format))
+        request = self.request(typed=has_typed_attributes(format), remote=remote)
         schema = format.design(request, **layout)
         spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
         limit = given_options(self.options).limits.chunk_bytes
@@ -241,7 +250,7 @@ def _create_array(
     format: Format, place: Destination, spec: ArraySpec, items: Items | None
 ) -> Array:
     check_layout(format, spec.layout)
-    schema = spec.schema(format, items)
+    schema = spec.schema(format, items, remote=Feature.REMOTE in place.store.features)
     options = given_options(spec.options)
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(

@@ -17,13 +17,13 @@ from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.checksums import DIGEST_BYTES
 from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.engine import flat, plan
-from ingot.engine.parts import FIRST_BYTES, SMALL_BYTES
+from ingot.engine.parts import SMALL_BYTES
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
 from ingot.selection import Selection
-from ingot.stores.store import Constant, Extent, Inline, Location, Store
+from ingot.stores.store import Constant, Extent, Inline, Location, Store, first_bytes
 
 __all__ = ["ChunkCost", "Explanation", "Reading", "explain"]
 
@@ -280,7 +280,8 @@ def _blosc_cost(
 ) -> tuple[int, tuple[int, int] | None]:
     schema, reading = source.schema, source.reading
     skipped, digest = schema.chain.head_bytes, DIGEST_BYTES[coding.digest]
-    beginning = Extent(extent.key, extent.start + skipped, min(stored, FIRST_BYTES))
+    first = first_bytes(source.store)
+    beginning = Extent(extent.key, extent.start + skipped, min(stored, first))
     head = source.store.read([beginning])[0] or b""
     # Behind a chunk in a chunk file or a slot lies a trailer, behind others perhaps a checksum.
     framed = skipped > 0 or coding.slotted
@@ -303,11 +304,12 @@ def _blosc_cost(
         return stored, blocks
     # From here on a checksum behind the chunk is not read; a trailer always is.
     most = stored - digest
-    small = most <= SMALL_BYTES or _box_items(row) * schema.dtype.itemsize * 3 >= header.nbytes
+    wanted_bytes = _box_items(row) * schema.dtype.itemsize
+    small = most <= max(SMALL_BYTES, first) or wanted_bytes * 3 >= header.nbytes
     if small or header.special != "none" or header.has_dictionary or header.variable:
         return most, blocks
     spans = _spans(row, shape, coding.axes, schema.dtype.itemsize, header, head, size, framed)
-    if spans is None or header.data_start > FIRST_BYTES - skipped:
+    if spans is None or header.data_start > first - skipped:
         return most, blocks
     needed = sum(stop - start for start, stop in spans)
     if reading.whole_from is not None and needed >= reading.whole_from(size):
@@ -315,7 +317,7 @@ def _blosc_cost(
     behind = stored - digest - skipped - size
     if coding.slotted:
         behind = min(behind, 4 * total + _MOST_BEHIND)
-    return FIRST_BYTES + behind + needed, blocks
+    return first + behind + needed, blocks
 
 
 def _spans(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from operator import lt
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ingot.engine.parts import Ask, Checked, Needed, PartReader, constant, locat
 from ingot.formats.format import ChunkMap, Coords
 from ingot.grid import RectilinearAxis
 from ingot.options import Options
-from ingot.stores.store import Extent, Inline, read_or_locate
+from ingot.stores.store import ArrivingStore, Extent, Inline, read_or_locate
 
 __all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
 
@@ -47,6 +47,22 @@ def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list[
     for (number, extent), data in zip(wanted, found, strict=True):
         held[number] = settle(chunks, coords[number], extent, data)
     return held
+
+
+def _arriving(chunks: ChunkMap, coords: Ints) -> Iterator[list[tuple[int, "native.HeldChunk"]]]:
+    """Yield what is stored of chunks, with their places in `coords`, as it arrives.
+
+    The store is one that waits for a network (`ArrivingStore`).
+    """
+    held, wanted = locate(chunks, coords)
+    fetched = {place for place, _ in wanted}
+    known = [(place, each) for place, each in enumerate(held) if place not in fetched]
+    if known:
+        yield known
+    store = cast(ArrivingStore, chunks.store)
+    for group in store.arriving([extent for _, extent in wanted]):
+        batch = [(*wanted[number], data) for number, data in group]
+        yield [(at, settle(chunks, coords[at], extent, data)) for at, extent, data in batch]
 
 
 def _fetch_one(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> "native.HeldChunk":
@@ -297,22 +313,44 @@ class HandedLayout:
         parts = self.parts
         if parts is not None and not parts.wants_few(axes, items, len(numbers)):
             parts = None
+        arrives = hasattr(self._before.store, "arriving")
         for first in range(0, len(numbers), self.window):
             window = numbers[first : first + self.window]
             coords = _coords(_places(np.array(window, np.int64), touched), touched)
             checked: Sequence[Checked] = ()
-            if parts is None:
-                found = self._fetch(coords)
+            report: native.Report | None
+            if parts is None and arrives:
+                report = self._as_it_arrives(window, coords, call)
             else:
-                chosen = partial(_asked, ask, window)
-                found, checked = parts.fetch(coords, chosen)
-            report = call(window, dict(zip(self._numbers(coords), found, strict=True)))
+                if parts is None:
+                    found = self._fetch(coords)
+                else:
+                    found, checked = parts.fetch(coords, partial(_asked, ask, window))
+                report = call(window, dict(zip(self._numbers(coords), found, strict=True)))
             if report is not None:
                 absent += report[0]
                 troubles += report[1]
             if parts is not None and checked and (report is None or not report[1]):
                 parts.remember(checked)
         return (absent, troubles) if absent or troubles else None
+
+    def _as_it_arrives(
+        self,
+        window: Sequence[int],
+        coords: Ints,
+        call: Callable[[Sequence[int], "native.Held"], "native.Report | None"],
+    ) -> "native.Report":
+        """Read the chunks of a window, the first of them while others are on their way."""
+        absent, troubles = 0, []
+        for batch in _arriving(self._before, coords):
+            places = [place for place, _ in batch]
+            numbers = self._numbers(coords[places])
+            held = {number: chunk for number, (_, chunk) in zip(numbers, batch, strict=True)}
+            report = call([window[place] for place in places], held)
+            if report is not None:
+                absent += report[0]
+                troubles += report[1]
+        return absent, troubles
 
     def _in_one(self, axes: Sequence[range]) -> Coords | None:
         """Return the coordinates of the chunk in which a box lies, as a part of it; else None.

@@ -19,11 +19,18 @@ from ingot.codecs.codec import NativeCoding
 from ingot.errors import CorruptionError
 from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
-from ingot.stores.store import Constant, Extent, Feature, Inline, SteadyReader, steady_reader
+from ingot.stores.store import (
+    Constant,
+    Extent,
+    Feature,
+    Inline,
+    SteadyReader,
+    first_bytes,
+    steady_reader,
+)
 from ingot.stores.versions import versioned
 
 __all__ = [
-    "FIRST_BYTES",
     "SMALL_BYTES",
     "Ask",
     "Checked",
@@ -35,8 +42,6 @@ __all__ = [
     "whole_from",
 ]
 
-FIRST_BYTES: Final = 4096
-"""What is read first of a chunk: its header and the block starts of all but huge chunks."""
 SMALL_BYTES: Final = 16 << 10
 """Chunks up to this size are read as a whole."""
 
@@ -59,10 +64,11 @@ Ask: TypeAlias = Callable[[Sequence[int], Sequence[bytes]], Sequence[Needed]]
 class PartReader:
     """Reads what a selection needs of chunks, and remembers which of them are verified."""
 
-    __slots__ = ("_chunks", "_digest", "_framed", "_slowest", "_verified", "_verify")
+    __slots__ = ("_chunks", "_digest", "_first", "_framed", "_slowest", "_verified", "_verify")
 
     def __init__(self, chunks: ChunkMap, coding: NativeCoding, verify: str) -> None:
         self._chunks = chunks
+        self._first = first_bytes(chunks.store)
         self._digest = DIGEST_BYTES[coding.digest]
         self._framed = coding.framed
         self._slowest = coding.axes[0]
@@ -99,12 +105,12 @@ class PartReader:
                 whole[place] = extent
                 first.append(extent)
             else:
-                first.append(Extent(extent.key, extent.start, FIRST_BYTES))
+                first.append(Extent(extent.key, extent.start, self._first))
         heads: dict[int, tuple[Extent, bytes]] = {}
         source = steady_reader(chunks.store)
         found = source.read(first)
         for (place, extent), data in zip(wanted, found, strict=True):
-            if data is None or place in whole or len(data) < FIRST_BYTES:
+            if data is None or place in whole or len(data) < self._first:
                 held[place] = settle(chunks, coords[place], extent, data)
             else:
                 heads[place] = extent, data
@@ -158,8 +164,8 @@ class PartReader:
                 need = None  # A claim that is not true.
             needs[place] = need
             if need is None:
-                rest = None if exact is None else exact - FIRST_BYTES
-                extents.append(Extent(extent.key, extent.start + FIRST_BYTES, rest))
+                rest = None if exact is None else exact - self._first
+                extents.append(Extent(extent.key, extent.start + self._first, rest))
             else:
                 spans = need[1]
                 extents += [Extent(extent.key, extent.start + a, b - a) for a, b in spans]
@@ -248,7 +254,7 @@ class PartReader:
 
     def _reads_whole(self, extent: Extent, checked: list[Checked]) -> bool:
         """Return whether a chunk is read as a whole; note it if it can be remembered then."""
-        if extent.length is not None and extent.length <= SMALL_BYTES:
+        if extent.length is not None and extent.length <= max(SMALL_BYTES, self._first):
             return True
         if not self._compares_whole():
             return False

@@ -764,7 +764,8 @@ class Request:
     """A new array as its creator describes it, before a format lays it out.
 
     `fill` is an item of `dtype`. Without `chunks` or `stages` (the codecs, in the order of
-    encoding) the format chooses them.
+    encoding) the format chooses them; those of a `remote` array, whose chunks come over a network,
+    have small blocks, since a block is the least that is fetched.
 
     >>> Request((10, 10), np.dtype("<f4"), np.float32(0)).chunks is None
     True
@@ -776,6 +777,7 @@ class Request:
     chunks: tuple[int, ...] | None = None
     stages: tuple[Stage, ...] | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from ingot.interop import arrow, pandas
 from ingot.options import Options
 from ingot.query.expr import Expression
 from ingot.stores.local.store import LocalStore
-from ingot.stores.store import Delete, Edit, Move, Store
+from ingot.stores.store import Delete, Edit, Feature, Move, Store
 from ingot.stores.versions import read_versioned, settled_number
 
 __all__ = [
@@ -242,7 +242,8 @@ def _new_target(new: NewDataset, data: Any, arguments: Mapping[str, Any]) -> New
     spec, _ = ArraySpec.of_data(StagedChunks(data.shape, data.dtype, ()), arguments)
     place, format, inner = new
     options = spec.options or Options()
-    return NewTarget(format, place.store, inner, spec.schema(format), spec.layout, options)
+    schema = spec.schema(format, remote=Feature.REMOTE in place.store.features)
+    return NewTarget(format, place.store, inner, schema, spec.layout, options)
 
 
 @dataclass(frozen=True, slots=True)

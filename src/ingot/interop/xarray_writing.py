@@ -34,7 +34,7 @@ from ingot.formats.paths import joined
 from ingot.interop import dask
 from ingot.options import Options
 from ingot.stores.buffered import BufferedStore
-from ingot.stores.store import Commit, Edit, Store
+from ingot.stores.store import Commit, Edit, Feature, Store
 from ingot.stores.versions import current_number, settled_number, writing
 
 __all__ = ["Mode", "write"]
@@ -301,7 +301,8 @@ def _new_target(
     described = StagedChunks(piece.data.shape, piece.data.dtype, ())
     spec, _ = ArraySpec.of_data(described, {**piece.arguments(), "options": options})
     place = joined(inner, piece.name)
-    return NewTarget(format, store, place, spec.schema(format), spec.layout, options)
+    schema = spec.schema(format, remote=Feature.REMOTE in store.features)
+    return NewTarget(format, store, place, schema, spec.layout, options)
 
 
 def _member(group: Group, name: str) -> Array:

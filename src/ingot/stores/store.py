@@ -46,8 +46,10 @@ else:
     hashlib = deferred("hashlib")
 
 __all__ = [
+    "FIRST_BYTES",
     "READING",
     "READING_AND_WRITING",
+    "ArrivingStore",
     "Batch",
     "Buffer",
     "Commit",
@@ -82,6 +84,7 @@ __all__ = [
     "check_writable",
     "compose",
     "extend",
+    "first_bytes",
     "is_file_piece",
     "is_staged",
     "native_names",
@@ -537,6 +540,14 @@ class FileBackedStore(Protocol):
         ...
 
 
+class ArrivingStore(Protocol):
+    """A store that waits for a network: the first values can be used before the last are here."""
+
+    def arriving(self, extents: Sequence[Extent]) -> Iterator[list[tuple[int, bytes | None]]]:
+        """Yield what `read` returns, with the places of the extents, as it arrives."""
+        ...
+
+
 def read_or_locate(
     store: Store, extents: Sequence[Extent], *, threads: int, verify: str
 ) -> "list[bytes | native.FileRange | None]":
@@ -565,6 +576,21 @@ def steady_reader(store: Store) -> SteadyReader:
     """
     own: Callable[[], SteadyReader] | None = getattr(store, "reading", None)
     return store if own is None else own()
+
+
+FIRST_BYTES: Final = 4096
+"""What is read first of a chunk: its header and the block starts of all but huge chunks."""
+
+
+def first_bytes(store: Store) -> int:
+    """Return how much of a chunk is read before it is known which of its bytes are needed.
+
+    >>> from ingot.stores import MemoryStore
+    >>> first_bytes(MemoryStore())
+    4096
+    """
+    stated: int = getattr(store, "first_bytes", FIRST_BYTES)
+    return stated
 
 
 @runtime_checkable

@@ -30,9 +30,8 @@ from ingot.codecs.codec import (
     assemble,
     parse_stage,
 )
-from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Transpose
-from ingot.codecs.text import VlenArray, VlenBytes, VlenUtf8
+from ingot.codecs.text import VlenArray, VlenBytes
 from ingot.dtypes import DType
 from ingot.errors import (
     ArgumentError,
@@ -56,6 +55,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
+from ingot.formats.zarr.defaults import default_stages
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.documents import documents_after
@@ -69,7 +69,6 @@ __all__ = [
     "Zarr2Format",
     "Zarr2Map",
     "build_chain",
-    "default_stages",
     "missing_groups",
     "open_all",
     "pack_array",
@@ -211,15 +210,6 @@ def build_chain(
         return assemble([*first, *stages], spec)
     except (FormatError, UnsupportedError) as error:
         raise type(error)(f"{where}: {error}") from None
-
-
-def default_stages(dtype: DType) -> tuple[Stage, ...]:
-    """Return the default codecs of a new array."""
-    if dtype == dtypes.TEXT:
-        return (VlenUtf8(), Blosc())
-    if dtypes.is_variable(dtype):
-        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
-    return (Blosc(),)
 
 
 def missing_groups(store: Store, path: str) -> Iterator[str]:
@@ -397,7 +387,9 @@ class Zarr2Format:
         chunks = request.chunks
         if chunks is None:
             chunks = auto_chunks(shape, dtype.itemsize, growing=0 in shape)
-        stages = default_stages(dtype) if request.stages is None else request.stages
+        stages = request.stages
+        if stages is None:
+            stages = default_stages(dtype, remote=request.remote)
         if checksum and not any(isinstance(stage, Checksum) for stage in stages):
             stages = (*stages, Crc32c())
         grid = ChunkGrid(shape, chunks, padded=True)

@@ -16,9 +16,7 @@ from ingot import dtypes
 from ingot.codecs.byteorder import byte_order, in_order
 from ingot.codecs.checksums import Checksum, Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
-from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Transpose
-from ingot.codecs.text import VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import (
     ArgumentError,
@@ -41,6 +39,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
+from ingot.formats.zarr.defaults import default_stages
 from ingot.formats.zarr.shards import inner_map
 from ingot.formats.zarr.v3_metadata import (
     NODE,
@@ -59,7 +58,6 @@ __all__ = [
     "Zarr3Format",
     "Zarr3Map",
     "check_node_path",
-    "default_stages",
     "open_all",
     "stage_node",
 ]
@@ -68,19 +66,6 @@ _ORDERS: Final = ("C", "F")
 
 # Inside a shard a chunk costs little, so that smaller chunks pay off.
 _SMALL: Final = 2**18
-
-
-def default_stages(dtype: DType) -> tuple[Stage, ...]:
-    """Return the default codecs of a new array, without the checksum.
-
-    >>> default_stages(np.dtype("<f4"))
-    (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=1),)
-    """
-    if dtype == dtypes.TEXT:
-        return (VlenUtf8(), Blosc())
-    if dtypes.is_variable(dtype):
-        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
-    return (Blosc(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +206,9 @@ class Zarr3Format:
         fill = request.fill if dtypes.is_variable(dtype) else np.asarray(request.fill, dtype)[()]
         chunks = request.chunks or _chunks(request.shape, dtype.itemsize, shards)
         grid = ChunkGrid(request.shape, chunks, padded=True)
-        stages = default_stages(dtype) if request.stages is None else request.stages
+        stages = request.stages
+        if stages is None:
+            stages = default_stages(dtype, remote=request.remote)
         chain = _build_chain(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
         lengths = grid.chunk
         if shards is not None:

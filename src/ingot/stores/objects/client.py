@@ -8,9 +8,10 @@ the key.
 import functools
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from ingot import signals
@@ -32,6 +33,7 @@ else:
 
 __all__ = [
     "ABSENT",
+    "Answers",
     "Condition",
     "ConflictError",
     "CutOffError",
@@ -126,6 +128,36 @@ def _pool(count: int, forks: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="ingot-objects")
 
 
+class Answers:
+    """Counts the requests of a batch that were answered; the bytes may still be on their way.
+
+    An answer begins with the tag of its object, so its bytes are those that the object had then.
+
+    >>> first, second = (Requested(ObjectRange(key, 0, None)) for key in "ab")
+    >>> answers = Answers([first, second])
+    >>> answers.note(second), answers.are_complete(0), answers.note(first), answers.are_complete(0)
+    (None, False, None, True)
+    """
+
+    def __init__(self, wanted: Iterable[Requested]) -> None:
+        self._missing = set(wanted)
+        self._lock = threading.Lock()
+        self._complete = threading.Event()
+        self.repeated = False
+        """Whether a request was sent again after it had been answered."""
+
+    def note(self, wanted: Requested) -> None:
+        """Note that a request was answered, or has failed."""
+        with self._lock:
+            self._missing.discard(wanted)
+            if not self._missing:
+                self._complete.set()
+
+    def are_complete(self, timeout: float | None = None) -> bool:
+        """Return whether all requests were answered, after waiting for that."""
+        return self._complete.wait(timeout)
+
+
 class ObjectClient:
     """Requests to one object store, below one prefix; `where` stands in messages.
 
@@ -190,15 +222,41 @@ class ObjectClient:
         """Return what requests find, all at once; None for an object that is absent."""
         return self.each(self.get, wanted)
 
-    def get(self, wanted: Requested) -> FetchedObject | None:
+    def arriving(
+        self, wanted: Sequence[Requested], answers: Answers
+    ) -> Iterator[list[tuple[int, FetchedObject | None]]]:
+        """Yield what requests find, with their places, as it arrives; `answers` counts them.
+
+        All requests are sent at once. The first error is raised after all of them have ended.
+        """
+
+        def get(requested: Requested) -> FetchedObject | None:
+            try:
+                return self.get(requested, answers)
+            finally:
+                answers.note(requested)
+
+        submit = _threads(self._concurrency).submit
+        places = {submit(get, each): place for place, each in enumerate(wanted)}
+        left: set[Future[FetchedObject | None]] = set(places)
+        failed: BaseException | None = None
+        while left:
+            done, left = wait(left, return_when=FIRST_COMPLETED)
+            failed = failed or next(filter(None, (each.exception() for each in done)), None)
+            if failed is None:
+                yield [(places[each], each.result()) for each in done]
+        if failed is not None:
+            raise failed
+
+    def get(self, wanted: Requested, answers: Answers | None = None) -> FetchedObject | None:
         """Return what a request finds; None for an object that is absent."""
         span, tag = wanted
         if self._cache is None or span[1:] == (0, 0):
-            return self._get(wanted, None)
+            return self._get(wanted, None, answers)
         kept = self._cache.find(span)
         if kept is not None and tag is not None and tag.etag == kept.etag:
             return _from_cache(kept)
-        found = self._get(wanted, kept)
+        found = self._get(wanted, kept, answers)
         if found is None or not found.data or found.tag.etag is None:
             return found
         if kept is None or kept.etag != found.tag.etag:
@@ -206,16 +264,22 @@ class ObjectClient:
             self._cache.keep(span, new)
         return found
 
-    def _get(self, wanted: Requested, kept: KeptRange | None) -> FetchedObject | None:
+    def _get(
+        self, wanted: Requested, kept: KeptRange | None, answers: Answers | None
+    ) -> FetchedObject | None:
         """Return what the server has; an answer that is cut off is asked for again."""
         for repetition in range(_REPETITIONS):
             try:
-                return self._get_once(wanted, kept)
+                return self._get_once(wanted, kept, answers)
             except CutOffError:
+                if answers is not None:
+                    answers.repeated = True
                 time.sleep(_PAUSE * 2**repetition * random.random())
-        return self._get_once(wanted, kept)
+        return self._get_once(wanted, kept, answers)
 
-    def _get_once(self, wanted: Requested, kept: KeptRange | None) -> FetchedObject | None:
+    def _get_once(
+        self, wanted: Requested, kept: KeptRange | None, answers: Answers | None
+    ) -> FetchedObject | None:
         """Return what the server has; what is kept of it, if the server says that it is current."""
         (key, start, stop), tag = wanted
         options: dict[str, Any] = {}
@@ -231,6 +295,8 @@ class ObjectClient:
             options["range"] = {"offset": start}
         try:
             answer = self.store.get(self.prefix + key, options=cast(Any, options))
+            if answers is not None:
+                answers.note(wanted)
             meta, (first, end) = answer.meta, answer.range
             data = b"" if "head" in options else bytes(answer.bytes())
         except FileNotFoundError as error:
@@ -246,7 +312,7 @@ class ObjectClient:
             if isinstance(failure, UnsupportedError) and "range" in options:
                 # The server ignores ranges: from now on it is asked for whole objects.
                 self._ranged = False
-                return self._get(wanted, kept)
+                return self._get(wanted, kept, answers)
             raise failure from None
         if "head" not in options and len(data) != end - first:
             raise CutOffError(

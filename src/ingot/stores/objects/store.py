@@ -9,6 +9,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.objects import record as records
 from ingot.stores.objects.cache import RangeCache
 from ingot.stores.objects.client import (
+    Answers,
     ConflictError,
     FetchedObject,
     ObjectClient,
@@ -31,6 +33,7 @@ from ingot.stores.objects.record import State, StoredRecord
 from ingot.stores.objects.turn import ObjectTurn
 from ingot.stores.objects.url import ObjectURL
 from ingot.stores.store import (
+    FIRST_BYTES,
     READING,
     Buffer,
     Commit,
@@ -72,7 +75,8 @@ class ObjectStore:
     """Objects below a prefix of any store of obstore: `S3Store`, `GCSStore`, `MemoryStore`, …
 
     `file` is the key of a dataset that is a single object; the record of its commits then lies
-    beside it. A store that is not `writable` sends nothing but reads.
+    beside it. A store that is not `writable` sends nothing but reads. What `unchanging` and
+    `first_bytes` save is described in `docs/object-stores.md`.
 
     >>> from obstore.store import MemoryStore
     >>> bucket = MemoryStore()
@@ -91,12 +95,16 @@ class ObjectStore:
         writable: bool = False,
         single_writer: bool = False,
         lease: float = LEASE,
+        unchanging: bool = False,
+        first_bytes: int = FIRST_BYTES,
     ) -> None:
         self._url: Final = store if isinstance(store, ObjectURL) else None
         if isinstance(store, ObjectURL):
             lead = _lead(store.path)
             cache = _cache(store, lead)
             self.client = ObjectClient(store.store(), str(store), lead, store.concurrency, cache)
+            unchanging = bool(store.setting("unchanging", unchanging))
+            first_bytes = int(store.setting("first_bytes", first_bytes))
             writable = writable and store.writable
             single_writer = bool(store.setting("single_writer", single_writer))
             lease = float(store.setting("lease", lease))
@@ -105,11 +113,15 @@ class ObjectStore:
         self.key: Final = file
         """The key of a dataset that is a single object."""
         self.scope: Final = WHOLE if file is None else Scope.of_file(file)
-        self._writable = writable
+        self._writable = writable and not unchanging
         self.single_writer: Final = single_writer
         """Whether the caller answers for it that there is no other writer."""
         self.lease: Final = lease
         """After how many seconds without a sign of life another writer takes over."""
+        self.unchanging: Final = unchanging
+        """Whether the caller answers for it that nothing changes, so that no read looks for it."""
+        self.first_bytes: Final = first_bytes
+        """How much of a chunk is fetched before it is known which of its bytes are needed."""
         self.abandoned: Final[set[str]] = set()
         """The transactions of this store that failed before the record was idle again."""
         self._writing = threading.Lock()
@@ -150,6 +162,32 @@ class ObjectStore:
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent, by as few requests as possible, all at once."""
         return ObjectReading(self).read(extents)
+
+    def arriving(self, extents: Sequence[Extent]) -> Iterator[list[tuple[int, bytes | None]]]:
+        """Yield the bytes of each extent, with its place, as they arrive.
+
+        The record is asked for when all requests were answered, before all bytes are here: it
+        proves then that the objects are of its version.
+        """
+        keys = {check_key(extent.key) for extent in extents}
+        if len(keys) < max(2, len(extents)) or not all(map(_is_whole, extents)):
+            yield list(enumerate(self.read(extents)))
+            return
+        ahead, self._ahead = self._ahead, None
+        heads = self._checks_of(ahead)
+        # The short answers come first: the record is asked for behind all of them.
+        wanted = [*heads, *(Requested(ObjectRange(extent.key, 0, None)) for extent in extents)]
+        answers = Answers(wanted)
+        if not self.unchanging:
+            self._confirmed.stored = _LaterRecord(self, answers)
+        now: dict[int, FetchedObject | None] = {}
+        for group in self.client.arriving(wanted, answers):
+            now |= {place: found for place, found in group if place < len(heads)}
+            values = [(place - len(heads), found) for place, found in group if place >= len(heads)]
+            if values:
+                yield [(place, None if found is None else found.data) for place, found in values]
+        if ahead is not None:
+            self._compare(ahead, heads, [now[place] for place in range(len(heads))])
 
     def reading(self) -> "ObjectReading":
         """Return a reader for several batches that belong together, see `ObjectReading`."""
@@ -278,17 +316,32 @@ class ObjectStore:
         With `confirm` the record is fetched in the same batch, for the next look at the version.
         """
         ahead, self._ahead = self._ahead, None
-        checks = [] if ahead is None else [key for key, (_, f) in ahead.found.items() if f]
-        own = [Requested(ObjectRange(self.scope.journal, 0, None))] if confirm else []
-        heads = [Requested(ObjectRange(key, 0, 0)) for key in checks]
+        heads = self._checks_of(ahead)
+        own = [self._record_request] if confirm else []
         found = self.client.fetch([*wanted, *heads, *own])
         if ahead is not None:
-            for key, now in zip(checks, found[len(wanted) :], strict=False):
-                before = ahead.found[key][1]
-                if before is None or now is None or now.tag != before.tag:
-                    self._renamed = None  # The documents may be of another version.
+            self._compare(ahead, heads, found[len(wanted) :])
         self._confirmed.stored = self._parsed(found[-1]) if confirm else None
         return found[: len(wanted)]
+
+    @property
+    def _record_request(self) -> Requested:
+        return Requested(ObjectRange(self.scope.journal, 0, None))
+
+    def _checks_of(self, ahead: "_Ahead | None") -> list[Requested]:
+        """Return requests that find the tags of documents, which were fetched ahead, as of now."""
+        if ahead is None or self.unchanging:
+            return []
+        return [Requested(ObjectRange(key, 0, 0)) for key, (_, each) in ahead.found.items() if each]
+
+    def _compare(
+        self, ahead: "_Ahead", checks: Sequence[Requested], found: Sequence[FetchedObject | None]
+    ) -> None:
+        """Compare the tags of documents that were fetched ahead with what is found now."""
+        for (span, _), now in zip(checks, found, strict=False):
+            before = ahead.found[span.key][1]
+            if before is None or now is None or now.tag != before.tag:
+                self._renamed = None  # The documents may be of another version.
 
     def stored(self) -> StoredRecord:
         """Return the record; that of a turn, or one that was fetched ahead, without a request."""
@@ -301,7 +354,7 @@ class ObjectStore:
 
     def stored_now(self) -> StoredRecord:
         """Return the record as it is stored now."""
-        (found,) = self.client.fetch([Requested(ObjectRange(self.scope.journal, 0, None))])
+        (found,) = self.client.fetch([self._record_request])
         return self._parsed(found)
 
     def begin_turn(self, turn: ObjectTurn) -> None:
@@ -326,8 +379,9 @@ class ObjectStore:
 
     def confirmed(self) -> StoredRecord:
         """Return the record as of a time after the last bytes were read by this thread."""
-        stored: StoredRecord | None = getattr(self._confirmed, "stored", None)
+        found = getattr(self._confirmed, "stored", None)
         self._confirmed.stored = None
+        stored: StoredRecord | None = found.proof() if isinstance(found, _LaterRecord) else found
         if stored is None:
             self.fetch([], confirm=True)
             stored, self._confirmed.stored = self._confirmed.stored, None
@@ -371,6 +425,36 @@ class ObjectStore:
         return f"ObjectStore({self.location!r})"
 
 
+class _LaterRecord:
+    """The record, asked for as soon as all requests of a batch were answered.
+
+    A thread of its own waits for that: those that fetch have bytes to take meanwhile.
+    """
+
+    __slots__ = ("_answers", "_found", "_store")
+
+    def __init__(self, store: ObjectStore, answers: Answers) -> None:
+        self._store = store
+        self._answers = answers
+        self._found: Future[StoredRecord] = Future()
+        threading.Thread(target=self._ask, name="ingot-record", daemon=True).start()
+
+    def _ask(self) -> None:
+        self._answers.are_complete()
+        try:
+            self._found.set_result(self._store.stored_now())
+        except Exception as error:
+            self._found.set_exception(error)
+
+    def proof(self) -> StoredRecord | None:
+        """Return the record; None if an object was fetched again, perhaps after the record was.
+
+        To be called when all bytes are here.
+        """
+        stored = self._found.result()
+        return None if self._answers.repeated else stored
+
+
 class _Probe:
     """Compares the version with what the last batch of a read has found of it."""
 
@@ -381,6 +465,8 @@ class _Probe:
 
     def confirms(self, number: int | None) -> bool:
         """Return whether this is the version now, and no commit can be half done."""
+        if self._store.unchanging:
+            return True
         version = self._store._shown_version(self._store.confirmed())
         return version_number(version) == number and (version is None or version.settled)
 
@@ -427,7 +513,8 @@ class ObjectReading:
         done: dict[str, list[bytes] | None] = {}
         left = list(spans)
         # If all tags are known, a record that is found now proves that the objects are as before.
-        confirm = all(key in self._tags and self._tags[key].etag for key in left)
+        known = all(key in self._tags and self._tags[key].etag for key in left)
+        confirm = known and not self._store.unchanging
         for _ in range(_ATTEMPTS):
             wanted = [Requested(span, self._tags.get(key)) for key in left for span in spans[key]]
             found = iter(self._requested(wanted, confirm=confirm))
@@ -484,6 +571,10 @@ def _restored(url: ObjectURL, file: str | None, writable: bool) -> ObjectStore:
 def _lead(prefix: str) -> str:
     prefix = prefix.strip("/")
     return f"{check_key(prefix)}/" if prefix else ""
+
+
+def _is_whole(extent: Extent) -> bool:
+    return extent.start == 0 and extent.length is None
 
 
 def _is_name(name: str) -> bool:

@@ -26,13 +26,17 @@ _READ_ONLY: Final = ("http", "https")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 SETTINGS: Final = frozenset(
-    ("single_writer", "lease", "cache", "cache_bytes", "timeout", "retries", "concurrency")
+    (
+        *("single_writer", "lease", "unchanging"),
+        *("cache", "cache_bytes", "first_bytes"),
+        *("timeout", "retries", "concurrency"),
+    )
 )
 """The settings of `Options.storage` that are Ingot's own; all others are those of obstore."""
 
 _TIMEOUT: Final = 30.0
 _RETRIES: Final = 10
-_CONCURRENCY: Final = 32
+_CONCURRENCY: Final = 64
 
 
 def is_url(path: object) -> bool:

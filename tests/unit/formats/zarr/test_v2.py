@@ -312,7 +312,7 @@ def test_a_document_is_written_as_zarr_2_wrote_it() -> None:
     ],
     "zarr_format": 2
 }"""
-    schema = schema_of("<f8", *v2.default_stages(np.dtype("<f8")), fill=np.float64("nan"))
+    schema = schema_of("<f8", Blosc(), fill=np.float64("nan"))
     assert v2.pack_array(V2ArrayMetadata.of(schema)) == zarr_2.encode()
 
 
@@ -373,12 +373,6 @@ def test_axes_in_an_order_that_has_no_name_are_refused() -> None:
     schema = ArraySchema((2, 3, 4), np.dtype("u1"), (2, 3, 4), chain, 0, "F")
     with pytest.raises(UnsupportedError, match="order 'F'"):
         V2ArrayMetadata.of(schema)
-
-
-def test_objects_have_no_usual_codec() -> None:
-    assert v2.default_stages(dtypes.TEXT) == (VlenUtf8(), Blosc())
-    with pytest.raises(UnsupportedError, match="what the objects are"):
-        v2.default_stages(np.dtype(object))
 
 
 def test_attributes() -> None:

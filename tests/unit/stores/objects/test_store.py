@@ -2,7 +2,9 @@
 
 import pickle
 import secrets
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,15 @@ from ingot.errors import (
 )
 from ingot.options import Options
 from ingot.stores import Extent, ObjectStore
-from ingot.stores.objects.client import FetchedObject, ObjectClient, Requested
+from ingot.stores.objects.client import (
+    Answers,
+    CutOffError,
+    FetchedObject,
+    ObjectClient,
+    Requested,
+)
 from ingot.stores.objects.url import ObjectURL
+from tests import fault_proxy
 from tests.seaweed import S3Server
 
 # The twin reads and verifies whole chunks.
@@ -37,20 +46,27 @@ class Requests:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[list[Any]] = []
         self.fetched = 0
-        each, get = ObjectClient.each, ObjectClient.get
+        each, get, arriving = ObjectClient.each, ObjectClient.get, ObjectClient.arriving
 
         def counted_each(client: ObjectClient, call: Any, items: Any) -> Any:
             if items:
                 self.batches.append(list(items))
             return each(client, call, items)
 
-        def counted_get(client: ObjectClient, wanted: Requested) -> FetchedObject | None:
-            found = get(client, wanted)
+        def counted_arriving(client: ObjectClient, wanted: Any, answers: Answers) -> Any:
+            self.batches.append(list(wanted))
+            return arriving(client, wanted, answers)
+
+        def counted_get(
+            client: ObjectClient, wanted: Requested, answers: Answers | None = None
+        ) -> FetchedObject | None:
+            found = get(client, wanted, answers)
             self.fetched += 0 if found is None else len(found.data)
             return found
 
         monkeypatch.setattr(ObjectClient, "each", counted_each)
         monkeypatch.setattr(ObjectClient, "get", counted_get)
+        monkeypatch.setattr(ObjectClient, "arriving", counted_arriving)
 
     def reset(self) -> None:
         self.batches.clear()
@@ -120,6 +136,125 @@ def test_all_chunks_are_fetched_at_once(tmp_path: Path, url: str, requests: Requ
     assert [len(batch) for batch in requests.batches] == [17, 1]
 
 
+def test_noise_is_stored_in_blocks_that_are_cheap_to_fetch(url: str, requests: Requests) -> None:
+    # Half of the bytes are noise, so that the chunk is compressed, but little.
+    noise = np.random.default_rng(3).integers(0, 2**32, (512, 512))
+    ingot.array(noise, url, chunks=(256, 512))
+    array = ingot.open(url)
+    requests.reset()
+    assert array[77, 301] == noise[77, 301]
+    if NATIVE:
+        assert requests.fetched < 40 << 10
+
+
+def test_what_never_changes_takes_two_round_trips(
+    tmp_path: Path, url: str, requests: Requests
+) -> None:
+    ingot.array(WALK, tmp_path / "x", format="zarr3", chunks=(256, 512))
+    upload(tmp_path / "x", url)
+    storage = {"unchanging": True, "first_bytes": 1 << 20}
+    array = ingot.open(url, options=Options(storage=storage))
+    assert array[77, 301] == WALK[77, 301]
+    assert len(requests.batches) == 2
+    requests.reset()
+    assert (array[:] == WALK).all()
+    assert [len(batch) for batch in requests.batches] == [2]
+    with pytest.raises(ReadOnlyError):
+        ingot.open(url, "r+", options=Options(storage=storage))[0] = 1
+
+
+def test_requests_that_reach_the_server_are_counted(s3_server: S3Server) -> None:
+    """The numbers of `docs/object-stores.md`: a request more is a change of that page."""
+    with fault_proxy.running(s3_server.endpoint) as proxy:
+        options = Options(storage=s3_server.storage(proxy.endpoint))
+        name = f"{secrets.token_hex(6)}.zarr"
+        ingot.array(WALK, f"s3://reading/{name}", chunks=(64, 512), options=options)
+
+        def counted(call: Callable[[], Any]) -> tuple[dict[str, int], Any]:
+            proxy.begin(lambda request: fault_proxy.FINE)
+            result = call()
+            return dict(Counter(request.method for request in proxy.requests)), result
+
+        # The record and the document; whether the bucket is a group.
+        opened, array = counted(lambda: ingot.open(f"s3://reading/{name}", "r+", options=options))
+        assert opened == {"GET": 2, "HEAD": 1}
+        if NATIVE:
+            # The beginning of the chunk, the block, the end of the chunk, the record; the tag.
+            assert counted(lambda: array[77, 301]) == ({"GET": 4, "HEAD": 1}, WALK[77, 301])
+            # Eight chunks and the record.
+            requests, values = counted(lambda: array[:])
+            assert requests == {"GET": 9}
+            assert (values == WALK).all()
+        # Read: the record, the document twice. Written: the record three times, chunk, document.
+        requests, _ = counted(lambda: array.append(WALK[:64]))
+        assert requests == {"GET": 3, "PUT": 5, "HEAD": 1}
+        # The tags of three chunks; the record three times, and the chunks.
+        requests, _ = counted(lambda: array.__setitem__(np.s_[:192], 5))
+        assert requests == {"GET": 3, "PUT": 6, "HEAD": 3}
+
+
+class Meddling:
+    """Lets another writer replace all items while the second chunk is fetched, once."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writer = ingot.open(url, "r+")
+        self.done = False
+        self.proved = threading.Event()
+        self._get, self._stored = ObjectClient._get_once, ObjectStore.stored_now
+        monkeypatch.setattr(ObjectStore, "stored_now", lambda store: self._stored_now(store))
+
+    def _stored_now(self, store: ObjectStore) -> Any:
+        stored = self._stored(store)
+        if threading.current_thread().name == "ingot-record":
+            self.proved.set()
+        return stored
+
+    def replaces(self, wanted: Requested) -> bool:
+        if wanted.span.key != "c/1" or self.done:
+            return False
+        self.done = True
+        return True
+
+
+def test_the_record_is_read_behind_the_chunks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingot.array(np.ones(40, "i4"), url, chunks=4)
+    reader, meddling = ingot.open(url), Meddling(url, monkeypatch)
+
+    def get(client: ObjectClient, wanted: Requested, *rest: Any) -> FetchedObject | None:
+        if meddling.replaces(wanted):
+            # A record that is read too early is read while this waits.
+            meddling.proved.wait(0.5)
+            meddling.writer[:] = 7
+        return meddling._get(client, wanted, *rest)
+
+    monkeypatch.setattr(ObjectClient, "_get_once", get)
+    assert np.unique(reader[:]).tolist() == [7]
+    assert meddling.done
+
+
+@pytest.mark.skipif(not NATIVE, reason="only the native kernel decodes chunks as they arrive")
+def test_a_chunk_that_is_fetched_again_is_not_proved_by_an_earlier_record(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingot.array(np.ones(40, "i4"), url, chunks=4)
+    reader, meddling = ingot.open(url), Meddling(url, monkeypatch)
+
+    def get(
+        client: ObjectClient, wanted: Requested, kept: Any, answers: Answers | None
+    ) -> FetchedObject | None:
+        if meddling.replaces(wanted):
+            assert answers is not None
+            answers.note(wanted)
+            assert meddling.proved.wait(10)
+            meddling.writer[:] = 7
+            raise CutOffError("the answer was cut off")
+        return meddling._get(client, wanted, kept, answers)
+
+    monkeypatch.setattr(ObjectClient, "_get_once", get)
+    assert np.unique(reader[:]).tolist() == [7]
+    assert meddling.done
+
+
 def test_checksums_are_compared_when_the_whole_chunk_is_fetched(tmp_path: Path, url: str) -> None:
     ingot.array(VALUES, tmp_path / "x", format="zarr3", chunks=(500, 500))
     chunk = tmp_path / "x" / "c" / "0" / "0"
@@ -162,8 +297,8 @@ def test_ranges_of_one_batch_are_of_one_version(monkeypatch: pytest.MonkeyPatch)
     bucket.put("a", b"A" * 100_000)
     get, calls = ObjectClient.get, []
 
-    def changing(client: ObjectClient, wanted: Requested) -> FetchedObject | None:
-        found = get(client, wanted)
+    def changing(client: ObjectClient, wanted: Requested, *rest: Any) -> FetchedObject | None:
+        found = get(client, wanted, *rest)
         if not calls:
             bucket.put("a", b"B" * 100_000)
         calls.append(wanted)

@@ -1,0 +1,29 @@
+"""The codecs of new Zarr arrays whose creator names none."""
+
+from typing import Final
+
+from ingot import dtypes
+from ingot.codecs.codec import Stage
+from ingot.codecs.compressors import Blosc
+from ingot.codecs.text import VlenUtf8
+from ingot.dtypes import DType
+from ingot.errors import UnsupportedError
+
+__all__ = ["REMOTE_BLOCK_BYTES", "default_stages"]
+
+REMOTE_BLOCK_BYTES: Final = 32 << 10
+"""The size of blocks where chunks come over a network: one of them is fetched for an element."""
+
+
+def default_stages(dtype: DType, *, remote: bool) -> tuple[Stage, ...]:
+    """Return the default codecs of a new array, without a checksum.
+
+    >>> import numpy as np
+    >>> default_stages(np.dtype("<f4"), remote=False)
+    (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=1),)
+    """
+    if dtype == dtypes.TEXT:
+        return (VlenUtf8(), Blosc())
+    if dtypes.is_variable(dtype):
+        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
+    return (Blosc(blocksize=REMOTE_BLOCK_BYTES if remote else 0),)
