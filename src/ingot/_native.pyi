@@ -292,7 +292,7 @@ class Layout:
     def search(
         self,
         comparisons: Sequence[tuple[str, bytes]],
-        others: Sequence[tuple[Layout, Sequence[tuple[str, bytes]], Held | None]],
+        others: Sequence[tuple[Layout, Sequence[tuple[str, bytes]], int, Held | None]],
         spans: Sequence[tuple[int, int]],
         numbers: bool,
         threads: int,

@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 40
+ABI = 41
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -407,13 +407,17 @@ class Layout(Protocol):
     def search(
         self,
         comparisons: "Sequence[tuple[str, bytes]]",
-        others: "Sequence[tuple[Layout, Sequence[tuple[str, bytes]], Held | None]]",
+        others: "Sequence[tuple[Layout, Sequence[tuple[str, bytes]], int, Held | None]]",
         spans: "Sequence[tuple[int, int]]",
         numbers: bool,
         threads: int,
         held: "Held | None" = None,
     ) -> "tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]":
-        """Count the rows for which all comparisons are true, in this array and in others.
+        """Count the rows for which all comparisons of an alternative are true.
+
+        Those of this array belong to the alternative number 0, those of each of the others to the
+        one that is given with them; the numbers ascend. A comparison by "==" may have any number of
+        items, ascending, of which one shall be equal.
 
         Return the count, the row numbers as 64-bit integers if ``numbers`` is true, and the
         troubles of each array by its position, this array being number 0.

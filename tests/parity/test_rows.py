@@ -143,6 +143,10 @@ EXPRESSIONS = [
     "(a > 5000) & (b > 0.1)",
     "(a > 2.5) & (a < 10)",
     "(a > 100) & (a < 90)",
+    "(a < 20) & (b > 0.9) | (a > 980) & (b < 0.1) | (b == 0.5)",
+    "(a in (7, 9, 700)) | (b > 0.99)",
+    "((a < 20) | (a > 980)) & ((b < 0.2) | (b > 0.8)) & (a != 7)",
+    "~(a in (7, 9, 700)) & (a < 10)",
 ]
 
 
@@ -209,6 +213,95 @@ def test_columns_of_all_kinds_are_searched_together(
     found = table.where(text)
     np.testing.assert_array_equal(found.rows(), np.flatnonzero(expected))
     assert found.count() == np.count_nonzero(expected)
+
+
+LISTS = {
+    "none": [],
+    "one": [7],
+    "few": [150, 7, 7, 3],
+    "many": [*range(0, 200, 3), 1100],
+    "of the other half": [*range(1000, 1200, 7)],
+}
+
+
+@needs_native
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(list(COLUMNS)), st.sampled_from(list(LISTS))),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_any_of_many_values_in_any_of_several_ways(
+    uneven: tuple[ingot.Table, dict[str, Any]], ways: list[list[tuple[str, str]]]
+) -> None:
+    table, columns = uneven
+    expected = np.zeros(ROWS, np.bool_)
+    for way in ways:
+        held = [np.isin(columns[name], LISTS[values]) for name, values in way]
+        expected |= np.logical_and.reduce(held)
+    text = " | ".join(
+        "(" + " & ".join(f"({name} in {LISTS[values]})" for name, values in way) + ")"
+        for way in ways
+    )
+    found = table.where(text)
+    np.testing.assert_array_equal(found.rows(), np.flatnonzero(expected))
+    assert found.count() == np.count_nonzero(expected)
+
+
+NULLABLE = [
+    "isnull(n)",
+    "not isnull(n) and a < 10",
+    "isnull(n) & (a < 10) | (n == 7)",
+    "(n in (7, 8)) | isnull(n)",
+    "n != 7",
+    "day in ('2024-01-03', '2024-03-01') or day < '2024-01-02'",
+    "(n < 3 or n > 95) and day >= '2024-02-01'",
+]
+
+
+@pytest.fixture(scope="module")
+def nullable(tmp_path_factory: pytest.TempPathFactory) -> tuple[ingot.Table, dict[str, Any]]:
+    """A table with nulls in a column of numbers, and with days of which some are NaT."""
+    rows = np.arange(ROWS)
+    day = np.datetime64("2024-01-01") + rows % 90
+    day[::11] = np.datetime64("NaT")
+    columns = {"a": rows % 1000, "n": np.ma.array(rows % 100, mask=rows % 9 == 4), "day": day}
+    return ingot.table(columns, tmp_path_factory.mktemp("table") / "t", chunks=CHUNK), columns
+
+
+@pytest.mark.parametrize("expression", NULLABLE)
+def test_nulls_and_days_are_searched_by_the_kernel(
+    expression: str,
+    nullable: tuple[ingot.Table, dict[str, Any]],
+    kernel: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, columns = nullable
+    n, valid = columns["n"].data, ~columns["n"].mask
+    a, day = columns["a"], columns["day"]
+    days = {text: np.datetime64(text) for text in ("2024-01-02", "2024-01-03", "2024-02-01")}
+    expected = {
+        NULLABLE[0]: ~valid,
+        NULLABLE[1]: valid & (a < 10),
+        NULLABLE[2]: ~valid & (a < 10) | (valid & (n == 7)),
+        NULLABLE[3]: ~valid | (n == 7) | (n == 8),
+        NULLABLE[4]: valid & (n != 7),
+        NULLABLE[5]: np.isin(day, [days["2024-01-03"], np.datetime64("2024-03-01")])
+        | (day < days["2024-01-02"]),
+        NULLABLE[6]: valid & ((n < 3) | (n > 95)) & (day >= days["2024-02-01"]),
+    }[expression]
+    if kernel == "native":
+        # Nothing is left for NumPy to evaluate.
+        monkeypatch.delattr("ingot.query.conjunction.matches")
+    opened = ingot.open(table.path)
+    np.testing.assert_array_equal(opened.where(expression).rows(), np.flatnonzero(expected))
+    assert opened.where(expression).count() == np.count_nonzero(expected)
 
 
 def test_damage_is_found_in_whatever_column_is_needed(kernel: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 //! Rows found by comparisons, in one array or in several of one length.
 //!
-//! For arrays of chunk files (`rows`). Of the first array all blocks are decoded; of each further one
-//! only those that still have a candidate. Marks, a byte for each row, say which rows are candidates.
+//! For arrays of chunk files (`rows`). A row is found if all conditions of one alternative are true. Of
+//! its first array all blocks are decoded; of each further one only those that still have a candidate.
+//! Marks, a byte for each row, say which rows are candidates.
 
 use crate::array::chunk_file::OpenChunk;
 use crate::array::comparison::Test;
@@ -31,6 +32,8 @@ const STRETCH: usize = 4096;
 pub struct Condition<'a> {
     pub layout: &'a Layout,
     pub tests: Vec<Test>,
+    /// The number of the alternative that the condition belongs to; they ascend.
+    pub alternative: usize,
     /// The chunks, where the caller hands them over.
     pub held: Option<&'a Held<'a>>,
 }
@@ -44,8 +47,8 @@ pub struct Matches {
     pub failures: Vec<(usize, Failure)>,
 }
 
-/// Find the rows of `spans`, which ascend, for which all conditions are true. The rows are only
-/// counted unless their `numbers` are wanted.
+/// Find the rows of `spans`, which ascend, for which all conditions of any alternative are true. The
+/// rows are only counted unless their `numbers` are wanted.
 pub fn find(
     conditions: &[Condition<'_>],
     spans: &[Range<usize>],
@@ -75,7 +78,7 @@ pub fn find(
         // Taken out of the workspace for as long as the marks are in use.
         let mut memory = std::mem::take(&mut workspace.enclosing);
         let marks = grow(&mut memory, unit.len())?;
-        let wrong = mark(&columns, &unit, marks, workspace);
+        let wrong = mark_any(&columns, &unit, marks, workspace)?;
         let mut rows = Vec::new();
         let mut count = 0;
         if wrong.is_none() {
@@ -140,23 +143,43 @@ fn cut(rows: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// Mark the rows of `unit` for which all conditions are true; return the failure, if there is one,
+/// Mark the rows of `unit` for which an alternative is true; return the failure, if there is one,
 /// with the number of its array.
+fn mark_any(
+    columns: &[Column<'_>],
+    unit: &Range<usize>,
+    marks: &mut [u8],
+    workspace: &mut Workspace,
+) -> Outcome<Option<(usize, Failure)>> {
+    let mut before = 0;
+    let mut others = Vec::new();
+    for alternative in columns.chunk_by(|one, next| one.alternative == next.alternative) {
+        let own = if before == 0 { &mut *marks } else { grow(&mut others, unit.len())? };
+        if let Err((number, failure)) = mark(alternative, unit, own, workspace) {
+            return Ok(Some((before + number, failure)));
+        }
+        if before > 0 {
+            marks.iter_mut().zip(&others).for_each(|(mark, other)| *mark |= *other);
+        }
+        before += alternative.len();
+    }
+    Ok(None)
+}
+
+/// Mark the rows of `unit` for which all conditions are true.
 fn mark(
     columns: &[Column<'_>],
     unit: &Range<usize>,
     marks: &mut [u8],
     workspace: &mut Workspace,
-) -> Option<(usize, Failure)> {
+) -> Result<(), (usize, Failure)> {
     for (number, column) in columns.iter().enumerate() {
         for rows in cut(unit.clone(), column.chunks.layout.grid.chunk[0]) {
             let marks = &mut marks[rows.start - unit.start..rows.end - unit.start];
-            if let Err(failure) = column.mark(&rows, marks, number > 0, workspace) {
-                return Some((number, failure));
-            }
+            column.mark(&rows, marks, number > 0, workspace).map_err(|failure| (number, failure))?;
         }
     }
-    None
+    Ok(())
 }
 
 /// Call `work` with the place of every mark; a mark is 1, and a place without one is 0.
@@ -180,23 +203,23 @@ struct Column<'a> {
     chunks: RowChunks<'a>,
     items: Items,
     tests: &'a [Test],
+    alternative: usize,
 }
 
 impl<'a> Column<'a> {
     /// Check that the array has `end` rows, and that the kernel can compare them.
     fn of(condition: &'a Condition<'a>, end: usize) -> Outcome<Self> {
-        let Condition { layout, tests, held } = condition;
+        let &Condition { layout, ref tests, alternative, held } = condition;
         let grid = &layout.grid;
         let items = grid.items.filter(|_| layout.coding.framed || layout.coding.slotted);
-        let Some(items) =
-            items.filter(|items| items.comparable() && tests.iter().all(|(_, value)| value.len() == items.size))
+        let Some(items) = items.filter(|items| items.comparable() && tests.iter().all(|test| items.testable(test)))
         else {
             return argument("items of this type are not compared natively");
         };
         if grid.row_bytes() != grid.itemsize || end > grid.shape[0] {
             return argument("the array has fewer rows, or its rows are no single items");
         }
-        Ok(Self { chunks: RowChunks::open(layout, *held)?, items, tests })
+        Ok(Self { chunks: RowChunks::open(layout, held)?, items, tests, alternative })
     }
 
     /// Mark those of `rows`, which lie in one chunk, for which the condition is true; with `marked`,

@@ -69,8 +69,9 @@ type Slotted = (Py<PyBytes>, u64, Option<u32>, Failures);
 
 /// Coordinates and bytes of each encoded chunk; no bytes when it holds nothing but the fill value.
 type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
-/// An array of a search, its comparisons, and its chunks where the caller hands them over.
-type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>>);
+/// An array of a search, its comparisons, the alternative that they belong to, and its chunks where the caller
+/// hands them over.
+type OtherCondition<'py> = (Py<PyLayout>, Comparisons, usize, Option<Bound<'py, PyDict>>);
 
 /// Files; file, start, length and state of each chunk; the items of constant chunks.
 type TableColumns = (Vec<String>, PyBuffer<u32>, PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u8>, HashMap<usize, Vec<u8>>);
@@ -81,7 +82,7 @@ type SuperChunkPart = (usize, usize, String, String, usize);
 /// The size of a chunk in front of its checksum, and ranges of it: first byte, and behind the last.
 type PyNeeded = Option<(usize, Vec<(usize, usize)>)>;
 
-/// Operators, each with an item to compare with.
+/// Operators, each with an item to compare with; "==" with any number of them, of which one shall be equal.
 type Comparisons = Vec<(String, Vec<u8>)>;
 /// How many rows were found, their numbers, and the failures of each array.
 type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
@@ -445,7 +446,8 @@ impl PyLayout {
     ) -> PyResult<Option<Failures>> {
         let held = held.map(HeldInputs::of).transpose()?;
         let held = held.as_ref().map(HeldInputs::chunks);
-        let condition = Condition { layout: &self.0, tests: parse_tests(comparisons)?, held: held.as_ref() };
+        let tests = parse_tests(comparisons)?;
+        let condition = Condition { layout: &self.0, tests, alternative: 0, held: held.as_ref() };
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::writable(&buffer)?;
         let found = detached(py, |kept, interrupt| {
@@ -454,8 +456,8 @@ impl PyLayout {
         if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
     }
 
-    /// Count the rows of `spans` of which all comparisons are true, those with this array and with
-    /// `others` of the same length; return the count, the numbers of the rows if these are wanted,
+    /// Count the rows of `spans` of which all comparisons of an alternative are true, those with this array,
+    /// of alternative 0, and with `others` of the same length, whose alternatives ascend; return the count, the numbers of the rows if these are wanted,
     /// and the failures of each array, this one being the first.
     #[pyo3(signature = (comparisons, others, spans, numbers, threads, held=None))]
     #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
@@ -469,14 +471,14 @@ impl PyLayout {
         threads: usize,
         held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyMatches> {
-        let inputs = std::iter::once(held).chain(others.iter().map(|(_, _, held)| held.as_ref()));
+        let inputs = std::iter::once(held).chain(others.iter().map(|(.., held)| held.as_ref()));
         let inputs = inputs.map(|held| held.map(HeldInputs::of).transpose()).collect::<PyResult<Vec<_>>>()?;
         let held: Vec<_> = inputs.iter().map(|held| held.as_ref().map(HeldInputs::chunks)).collect();
         let tests = parse_tests(comparisons)?;
-        let mut conditions = vec![Condition { layout: &self.0, tests, held: held[0].as_ref() }];
-        for ((other, comparisons, _), held) in others.iter().zip(&held[1..]) {
-            let tests = parse_tests(comparisons.clone())?;
-            conditions.push(Condition { layout: &other.get().0, tests, held: held.as_ref() });
+        let mut conditions = vec![Condition { layout: &self.0, tests, alternative: 0, held: held[0].as_ref() }];
+        for ((other, comparisons, alternative, _), held) in others.iter().zip(&held[1..]) {
+            let (tests, alternative) = (parse_tests(comparisons.clone())?, *alternative);
+            conditions.push(Condition { layout: &other.get().0, tests, alternative, held: held.as_ref() });
         }
         let spans: Vec<_> = spans.into_iter().map(|(start, stop)| start..stop).collect();
         let found = detached(py, |kept, interrupt| {

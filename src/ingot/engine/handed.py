@@ -263,13 +263,13 @@ class HandedLayout:
     def search(
         self,
         comparisons: Comparisons,
-        others: Sequence[tuple["HandedLayout", Comparisons]],
+        others: Sequence[tuple["HandedLayout", Comparisons, int]],
         spans: Sequence[tuple[int, int]],
         numbers: bool,
         threads: int,
     ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]:
-        """Find the rows for which all comparisons are true; see `native.Layout.search`."""
-        columns = [self, *(layout for layout, _ in others)]
+        """Find the rows for which comparisons are true; see `native.Layout.search`."""
+        columns = [self, *(layout for layout, _, _ in others)]
         longest = max(column._schema.chunks[0] for column in columns)
         rows = min(column.window * column._schema.chunks[0] for column in columns) // len(columns)
         step = max(longest, rows // longest * longest)
@@ -278,8 +278,8 @@ class HandedLayout:
         for group in _grouped(spans, step):
             held = [column._held_spans(group) for column in columns]
             asked = [
-                (layout.kernel, tests, each)
-                for (layout, tests), each in zip(others, held[1:], strict=True)
+                (layout.kernel, tests, alternative, each)
+                for (layout, tests, alternative), each in zip(others, held[1:], strict=True)
             ]
             part, places, failed = self.kernel.search(
                 comparisons, asked, group, numbers, threads, held[0]

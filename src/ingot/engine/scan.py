@@ -15,13 +15,17 @@ from ingot.engine.run import Engine
 from ingot.errors import ArgumentError
 from ingot.formats.format import zone_mapped
 
-__all__ = ["Comparison", "Condition", "comparable", "count", "find", "mark"]
+__all__ = ["Alternative", "Comparison", "Condition", "comparable", "count", "find", "mark"]
 
 Comparison: TypeAlias = tuple[str, NDArray[Any]]
-"""An operator, and the item of the array's own type to compare with."""
+"""An operator, and the item of the array's own type to compare with; for "==" also many items,
+ascending and without NaN and NaT, one of which shall be equal."""
 
 Condition: TypeAlias = tuple[Engine, Sequence[Comparison]]
 """An array, and comparisons that must all hold for an item."""
+
+Alternative: TypeAlias = Sequence[Condition]
+"""Conditions that must all hold for a row, the most selective first."""
 
 Spans: TypeAlias = Sequence[tuple[int, int]]
 
@@ -44,36 +48,43 @@ def mark(condition: Condition, rows: range) -> NDArray[np.bool_]:
     return found
 
 
-def find(conditions: Sequence[Condition], spans: Spans) -> NDArray[np.int64]:
-    """Return the ascending numbers of the rows for which all conditions hold.
+def find(alternatives: Sequence[Alternative], spans: Spans) -> NDArray[np.int64]:
+    """Return the ascending numbers of the rows for which an alternative holds.
 
-    The arrays must be comparable and of one length. From the second condition on, only
-    what the conditions before have left is decoded.
+    The arrays must be comparable and of one length. From the second condition of an alternative
+    on, only what the conditions before have left is decoded.
     """
-    return np.frombuffer(_search(conditions, spans, numbers=True)[1], np.int64)
+    return np.frombuffer(_search(alternatives, spans, numbers=True)[1], np.int64)
 
 
-def count(conditions: Sequence[Condition], spans: Spans) -> int:
-    """Return the number of rows for which all conditions hold."""
-    return _search(conditions, spans, numbers=False)[0]
+def count(alternatives: Sequence[Alternative], spans: Spans) -> int:
+    """Return the number of rows for which an alternative holds."""
+    return _search(alternatives, spans, numbers=False)[0]
 
 
 def _search(
-    conditions: Sequence[Condition], spans: Spans, *, numbers: bool
+    alternatives: Sequence[Alternative], spans: Spans, *, numbers: bool
 ) -> tuple[int, bytearray]:
     if not spans:
         return 0, bytearray()
-    (first, packed), *others = [_packed(engine, tests) for engine, tests in conditions]
-    threads = conditions[0][0].options.thread_count()
+    numbered = [
+        (engine, tests, number)
+        for number, conditions in enumerate(alternatives)
+        for engine, tests in conditions
+    ]
+    (first, packed, _), *others = [
+        (*_packed(engine, tests), number) for engine, tests, number in numbered
+    ]
+    threads = numbered[0][0].options.thread_count()
     if isinstance(first, HandedLayout):
-        handed = [(layout, tests) for layout, tests in others if isinstance(layout, HandedLayout)]
+        handed = [each for each in others if isinstance(each[0], HandedLayout)]
         assert len(handed) == len(others), "the columns of a table share a store"
         found, rows, failures = first.search(packed, handed, spans, numbers, threads)
     else:
-        opened = [(layout, tests, None) for layout, tests in others]
+        opened = [(*each, None) for each in others]
         found, rows, failures = first.search(packed, opened, spans, numbers, threads)
     for number, failed in sorted(failures, key=lambda failure: (failure[0], failure[1][0][0])):
-        conditions[number][0].raise_first(failed)
+        numbered[number][0].raise_first(failed)
     return found, rows or bytearray()
 
 

@@ -1,20 +1,20 @@
 """Pushdown: comparisons that the kernel makes while it decodes, without a column in memory.
 
-The kernel compares one column with one value, text and bytes also with several, and searches for a
-part of them. Expressions that join such tests by ``and``, ``or``, ``not`` and their like are pushed
-down; all others are evaluated on columns.
+The kernel compares one column with one value or with several, and searches for a part of text and
+bytes. Expressions that join such tests by ``and``, ``or``, ``not`` and their like are pushed down;
+all others are evaluated on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any
+from itertools import chain, product
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
 from ingot.engine.ragged import RaggedEngine
-from ingot.engine.scan import Comparison, Condition, comparable, mark
+from ingot.engine.scan import Alternative, Comparison, Condition, comparable, mark
 from ingot.query.columns import ColumnSource
 from ingot.query.evaluate import ITEM_FUNCTIONS
 from ingot.query.expr import (
@@ -28,26 +28,59 @@ from ingot.query.expr import (
     Literal,
     Unary,
 )
-from ingot.query.literals import MIRRORED, adapt, encoded_item
+from ingot.query.literals import MIRRORED, adapt, adapted_values, encoded_item
 from ingot.ragged_array import ItemTest
 
-__all__ = ["compared", "conditions", "item_of", "sides"]
+__all__ = ["alternatives", "compared", "item_of", "sides"]
 
 Mask = NDArray[np.bool_]
 
+# With more, the columns are decoded too often; each of them is decoded once for a mask.
+_MOST_ALTERNATIVES: Final = 4
 
-def conditions(table: ColumnSource, expression: Expression) -> list[Condition] | None:
-    """Return the comparisons that an expression joins by ``and``, by column.
 
-    The result is None if the expression has other parts, or the kernel lacks a comparison.
+def alternatives(table: ColumnSource, expression: Expression) -> list[Alternative] | None:
+    """Return the conditions of which an expression wants all of one alternative to hold.
+
+    ``or`` joins alternatives, ``and`` joins conditions. The result is None if the expression has
+    other parts, if the kernel lacks a comparison, or if there are too many alternatives.
     """
+    found = _alternatives(expression)
+    if found is None:
+        return None
+    asked = [_conditions(table, each) for each in found]
+    return None if None in asked else [each for each in asked if each is not None]
+
+
+def _alternatives(expression: Expression) -> list[list[Expression]] | None:
+    """Return the tests of each alternative; None for too many alternatives."""
+    word = _word(expression)
+    if word == "or":
+        inner = [_alternatives(each) for each in _parts(expression)]
+        found = [each for side in inner for each in side or ()]
+    elif word == "and":
+        inner = [_alternatives(each) for each in _parts(expression)]
+        found = [list(chain(*each)) for each in product(*(side or () for side in inner))]
+    else:
+        return [[expression]]
+    return None if None in inner or len(found) > _MOST_ALTERNATIVES else found
+
+
+def _conditions(table: ColumnSource, expressions: Iterable[Expression]) -> Alternative | None:
+    """Return tests that all hold, by column; None if the kernel lacks one of them."""
     tests: dict[str, list[Comparison]] = {}
-    for side in sides(expression):
-        found = _test(table, side) if isinstance(side, Compare) else None
+    nulls: list[Condition] = []
+    for each in expressions:
+        null = _null_test(table, each)
+        if null is not None:
+            nulls.append(null)
+            continue
+        found = _test(table, each) if isinstance(each, Compare | Among) else None
         if found is None:
             return None
         tests.setdefault(found[0], []).append(found[1])
-    return [each for name, tests_of in tests.items() for each in _existing(table, name, tests_of)]
+    asked = (_existing(table, name, tests_of) for name, tests_of in tests.items())
+    return [*nulls, *chain.from_iterable(asked)]
 
 
 def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask | None:
@@ -120,24 +153,21 @@ def sides(expression: Expression) -> Iterator[Expression]:
 
 def _all_true(table: ColumnSource, expressions: Sequence[Expression], rows: range) -> Mask | None:
     """Return for which rows all are true; a column is decoded once for all its comparisons."""
-    tests: dict[str, list[Comparison]] = {}
+    tests: list[Expression] = []
     item_tests: dict[str, list[ItemTest]] = {}
     others: list[Expression] = []
     for expression in expressions:
         of_items = _item_test(table, expression)
         if of_items is not None:
             item_tests.setdefault(of_items[0], []).append(of_items[1])
-        elif isinstance(expression, Compare):
-            found = _test(table, expression)
-            if found is None:
-                return None
-            tests.setdefault(found[0], []).append(found[1])
-        elif isinstance(expression, Among | Call):
-            return None
+        elif isinstance(expression, Compare | Among | Call):
+            tests.append(expression)
         else:
             others.append(expression)
+    asked = _conditions(table, tests)
+    if asked is None:
+        return None
     rest = (compared(table, each, rows) for each in others)
-    asked = (each for name, tests_of in tests.items() for each in _existing(table, name, tests_of))
     # Text comes last: it takes longest to decode.
     items = (_items(table, name).mark(rows, tests_of) for name, tests_of in item_tests.items())
     return _joined("and", chain(rest, (mark(each, rows) for each in asked), items))
@@ -151,18 +181,13 @@ def _items(table: ColumnSource, name: str) -> RaggedEngine:
 
 def _item_test(table: ColumnSource, expression: Expression) -> tuple[str, ItemTest] | None:
     """Return a column of text or bytes and its test; None for all other expressions."""
-    name = ""
-    operand: Expression | None = None
-    arguments: tuple[Expression, ...] = ()
-    if isinstance(expression, Compare):
-        name, operand, arguments = expression.operator, expression.left, (expression.right,)
-        if isinstance(operand, Literal):
-            name, operand, arguments = MIRRORED[name], expression.right, (operand,)
-    elif isinstance(expression, Among):
-        name, operand, arguments = "==", expression.operand, expression.values
+    if isinstance(expression, Compare | Among):
+        name, operand, arguments = _sides(expression)
     elif isinstance(expression, Call) and expression.function in (*ITEM_FUNCTIONS, "isnull"):
         name, operand, *rest = expression.function, *expression.arguments
         arguments = tuple(rest)
+    else:
+        return None
     if not isinstance(operand, Column):
         return None
     items = table.items(operand.name)
@@ -171,6 +196,25 @@ def _item_test(table: ColumnSource, expression: Expression) -> tuple[str, ItemTe
         return None
     kind = items.packs.schema.kind
     return operand.name, ItemTest(name, tuple(encoded_item(kind, each) for each in values))
+
+
+def _null_test(table: ColumnSource, expression: Expression) -> Condition | None:
+    """Return the test of which items of a column exist, for ``isnull`` and its negation.
+
+    Of times, NaT is null as well; of text, a test of the items says it. None for both.
+    """
+    null = True
+    if isinstance(expression, Unary) and expression.operator in ("not", "~"):
+        null, expression = False, expression.operand
+    if not isinstance(expression, Call) or expression.function != "isnull":
+        return None
+    (column,) = expression.arguments
+    if not isinstance(column, Column) or table.items(column.name) is not None:
+        return None
+    validity = table.validity(column.name)
+    if validity is None or table.engine(column.name).chunks.schema.dtype.kind in "mM":
+        return None
+    return (validity, [("==", np.array(not null))]) if comparable(validity) else None
 
 
 def _existing(table: ColumnSource, name: str, tests: Sequence[Comparison]) -> Iterator[Condition]:
@@ -193,24 +237,42 @@ def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
     return result
 
 
-def _test(table: ColumnSource, expression: Compare) -> tuple[str, Comparison] | None:
+def _test(table: ColumnSource, expression: Compare | Among) -> tuple[str, Comparison] | None:
     """Return a column and its comparison; None if the kernel cannot make it."""
-    operator, column, value = expression.operator, expression.left, expression.right
-    if isinstance(column, Literal):
-        operator, column, value = MIRRORED[operator], value, column
-    if not isinstance(column, Column) or not isinstance(value, Literal):
+    operator, column, values = _sides(expression)
+    literals = [each.value for each in values if isinstance(each, Literal)]
+    if not isinstance(column, Column) or len(literals) < len(values):
         return None
     if table.items(column.name) is not None:
         return None
-    engine = table.engine(column.name)
+    engine, validity = table.engine(column.name), table.validity(column.name)
+    if not comparable(engine) or (validity is not None and not comparable(validity)):
+        return None
     dtype = engine.chunks.schema.dtype
-    adapted = adapt(operator, value.value, dtype)
+    if isinstance(expression, Among):
+        items = _items_among(literals, dtype)
+        return None if items is None else (column.name, ("==", items))
+    adapted = adapt(operator, literals[0], dtype)
     if isinstance(adapted, bool):
         return None
     item = item_of(adapted[1], dtype)
-    if item is None or not comparable(engine):
+    return None if item is None else (column.name, (adapted[0], item))
+
+
+def _sides(expression: Compare | Among) -> tuple[str, Expression, tuple[Expression, ...]]:
+    """Return the operator, what is compared, and what with."""
+    if isinstance(expression, Among):
+        return "==", expression.operand, expression.values
+    if isinstance(expression.left, Literal):
+        return MIRRORED[expression.operator], expression.right, (expression.left,)
+    return expression.operator, expression.left, (expression.right,)
+
+
+def _items_among(values: Sequence[Any], dtype: DType) -> NDArray[Any] | None:
+    """Return the items that values are equal to, ascending; None if NumPy compares otherwise."""
+    items = [item_of(each, dtype) for each in adapted_values(tuple(values), dtype)]
+    if any(each is None for each in items):
         return None
-    validity = table.validity(column.name)
-    if validity is not None and not comparable(validity):
-        return None
-    return column.name, (adapted[0], item)
+    # Neither NaN nor NaT equals anything.
+    found: NDArray[Any] = np.unique(np.array([each for each in items if each == each], dtype))
+    return found

@@ -4,7 +4,7 @@ Chunks whose zone maps exclude a match are skipped, chunks whose zone maps prove
 and the rest is read block by block.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -21,7 +21,7 @@ from ingot.query.conjunction import Conjunction
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.pruning import ColumnZoneMaps, Span, prune
-from ingot.query.pushdown import compared, conditions
+from ingot.query.pushdown import alternatives, compared
 from ingot.query.stored import stored_expression
 from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
@@ -65,7 +65,7 @@ def find(table: ColumnSource, expression: Expression) -> Rows:
     """Return the numbers of the rows that match."""
     expression = _checked(table, stored_expression(expression, table.logical_types))
     spans = _candidates(table, expression)
-    asked = conditions(table, expression)
+    asked = alternatives(table, expression)
     if asked is None:
         return _joined(list(_numbered_masks(table, expression, spans)))
     rest = _uncertain(spans)
@@ -112,7 +112,7 @@ def find_within(table: ColumnSource, expression: Expression | None, rows: range)
         return rows
     expression = stored_expression(expression, table.logical_types)
     spans = [Span(rows.start, rows.stop, certain=False)]
-    asked = conditions(table, expression)
+    asked = alternatives(table, expression)
     if asked is None:
         return _joined(list(_numbered_masks(table, expression, spans)))
     return _joined(list(_numbered(scan.find(asked, _uncertain(spans)), spans)))
@@ -122,7 +122,7 @@ def count(table: ColumnSource, expression: Expression) -> int:
     """Return how many rows match, without collecting their numbers."""
     expression = _checked(table, stored_expression(expression, table.logical_types))
     spans = _candidates(table, expression)
-    asked = conditions(table, expression)
+    asked = alternatives(table, expression)
     sure = sum(span.stop - span.start for span in spans if span.certain)
     if asked is not None:
         rest = _uncertain(spans)
@@ -160,17 +160,21 @@ def _uncertain(spans: list[Span]) -> list[tuple[int, int]]:
     return [(span.start, span.stop) for span in spans if not span.certain]
 
 
-def _ordered(asked: list[scan.Condition], spans: list[tuple[int, int]]) -> Sequence[scan.Condition]:
-    """Return conditions in the order of how few rows of a sample they leave.
+def _ordered(asked: list[scan.Alternative], spans: list[tuple[int, int]]) -> list[scan.Alternative]:
+    """Return alternatives, each with the condition first that leaves fewest rows of a sample.
 
     Of the columns behind the first one, only what is left is decoded. A sample does not pay for few
     rows.
     """
-    if len(asked) < 2 or sum(stop - start for start, stop in spans) < 4 * _SAMPLED:
+    if sum(stop - start for start, stop in spans) < 4 * _SAMPLED:
         return asked
     start, stop = max(spans, key=lambda span: span[1] - span[0])
     sample = range(start, min(stop, start + _SAMPLED))
-    return sorted(asked, key=lambda each: int(np.count_nonzero(scan.mark(each, sample))))
+
+    def left(condition: scan.Condition) -> int:
+        return int(np.count_nonzero(scan.mark(condition, sample)))
+
+    return [sorted(each, key=left) if len(each) > 1 else each for each in asked]
 
 
 def _masks(
