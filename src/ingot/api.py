@@ -160,9 +160,10 @@ def create(
     False, the epoch, empty text. The dtype `str` is text of any length. The formats zarr3 (the
     default) and zarr2 have the settings `order` ("C" or "F"),
     `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by default in
-    zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
-    `chunk_key_encoding` as well. bloscpack has `order`, and `checksum` as a name: "adler32" (the
-    default), "crc32", "md5", "sha1" to "sha512", "none".
+    zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names`,
+    `chunk_key_encoding`, and `manifest` (a document that names the stored chunks, so that a lost
+    one is told from one never written) as well. bloscpack has `order`, and `checksum` as a name:
+    "adler32" (the default), "crc32", "md5", "sha1" to "sha512", "none".
 
     Without `format`, the suffix of the path decides, such as ".bcolz" or ".zarr"; then the group
     that the path lies in.

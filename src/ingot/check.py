@@ -24,7 +24,7 @@ from ingot.containers.ragged import ragged_handle
 from ingot.containers.resolve import DatasetPath, FoundDataset, Path, open_complete, resolve_store
 from ingot.containers.table_state import TableState, table_handle
 from ingot.engine.ragged import RaggedEngine
-from ingot.engine.run import ChunkFailure, Engine
+from ingot.engine.run import LOST, ChunkFailure, Engine
 from ingot.engine.sparse import MANY
 from ingot.errors import (
     ArgumentTypeError,
@@ -489,6 +489,15 @@ class CheckRun:
         )
 
     def failures(self, handle: _HandleLike[Engine]) -> list[ChunkFailure]:
+        """Return the chunks of an array that cannot be read, or that are lost."""
+        failures = self._unreadable(handle)
+        known = {each.coords for each in failures}
+        with suppress(IngotError):  # The format says what is wrong with a manifest.
+            lost = self._twice(handle, Engine.lost_chunks)
+            failures += (each for each in lost if each.coords not in known)
+        return failures
+
+    def _unreadable(self, handle: _HandleLike[Engine]) -> list[ChunkFailure]:
         """Return the stored chunks of an array that cannot be read."""
         listed, _ = handle.read(lambda engine: _listed(engine.chunks))
         schema = handle.read(lambda engine: engine.chunks.schema)
@@ -551,7 +560,10 @@ class CheckRun:
         """Check the indexes of shards and the tables of places, without a chunk."""
 
         def verify(engine: Engine) -> list[ChunkFailure]:
-            return list(_index_failures(engine.chunks))
+            found = list(_index_failures(engine.chunks))
+            with suppress(IngotError):  # The format says what is wrong with a manifest.
+                found += engine.lost_chunks()
+            return found
 
         failures = self._twice(handle, verify)
         self.findings += handle.read(
@@ -811,7 +823,7 @@ def _chunk_findings(
             return f"chunk {coords[0]} of the flattened items"
         if len(coords) != len(grid.counts) or not all(map(int.__lt__, coords, grid.counts)):
             return "its items"
-        if outer is not grid and str(failure.error).startswith("shard index"):
+        if outer is not grid and str(failure.error).startswith(("shard index", LOST)):
             # Without its index no chunk of a shard can be found.
             per_shard = zip(coords, chunks.schema.chunks, outer.chunk, strict=True)
             coords = tuple(at * chunk // shard for at, chunk, shard in per_shard)
@@ -834,14 +846,17 @@ def _merged(
     shown = list(groups.items())
     for (key, _), same in shown[:_MOST_FAILURES]:
         first, problem = same[0], _text(same[0].error)
+        is_lost = problem.startswith(LOST)
         if len(same) == 1:
-            yield Finding(name, "chunk", problem, key, first.coords or None, lost(first), _DROP)
+            kind = "missing" if is_lost else "chunk"
+            yield Finding(name, kind, problem, key, first.coords or None, lost(first), _DROP)
         else:
             problem = f"{problem}; the same of {len(same)} chunks, to {same[-1].coords}"
             # All chunks of a shard without its index are lost with the shard.
             places = list(dict.fromkeys(map(lost, same)))
             what = places[0] if len(places) == 1 else f"{len(same)} chunks, the first {places[0]}"
-            yield Finding(name, "index", problem, key, first.coords, what, _DROP)
+            kind = "missing" if is_lost else "index"
+            yield Finding(name, kind, problem, key, first.coords, what, _DROP)
     if len(shown) > _MOST_FAILURES:
         count = sum(len(same) for _, same in shown[_MOST_FAILURES:])
         problem = f"{count} more chunks cannot be read"

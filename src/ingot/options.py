@@ -57,7 +57,8 @@ class Options:
       for items of variable length) with a `DamageWarning` that names them. Only for mode "r";
       queries raise always.
     - `missing`: What a read makes of chunks that are not stored, where a format allows that: the
-      fill value, or a `CorruptionError`.
+      fill value, or a `CorruptionError`. A lost chunk that a manifest names is
+      always an error.
     - `allow_pickle`: Whether objects may be unpickled, which runs code from the file.
     - `limits`: The largest sizes that are accepted.
     - `storage`: The settings of an object store, see `docs/object-stores.md`: those of obstore,

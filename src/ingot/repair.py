@@ -224,8 +224,9 @@ class _Mending:
             coords = [each.coords for each in chosen]
             with handle.writing() as turn:
                 engine = turn.value
-                commit = engine.dropped_files(coords) if whole else engine.dropped(coords)
-                turn.commit(engine.committed(), keeper.keep(handle.store, commit))
+                data = engine.dropped_files(coords) if whole else engine.dropped(coords)
+                after, commit = changes.change_of(engine.committed(), data)
+                turn.commit(after, keeper.keep(handle.store, commit))
             self.done += (_dropped(name, each, "the fill value") for each in chosen)
 
     def _drop_packs(

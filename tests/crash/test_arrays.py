@@ -24,6 +24,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 # In what differs from version 2, documents and shards, a crash is what tells.
 VERSION_3: dict[str, dict[str, Any]] = {
     "zarr3": {"format": "zarr3", "codec": "none"},
+    "zarr3 with a manifest": {"format": "zarr3", "codec": "none", "manifest": True},
     "zarr3 in a shard": {"format": "zarr3", "codec": "none", "shards": "auto"},
 }
 SCENARIOS: dict[str, ArrayScenario] = {

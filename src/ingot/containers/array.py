@@ -503,7 +503,7 @@ class Array(Dataset[Engine]):
                 with handle.writing() as turn:
                     if encoded is not None and turn.value is engine:
                         commit, encoded = encoded, None
-                        turn.commit(engine.committed(), commit)
+                        turn.commit(*changes.change_of(engine.committed(), commit))
                     else:
                         if encoded is not None:
                             # What is staged by this process keeps the turn from sweeping.

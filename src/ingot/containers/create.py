@@ -34,6 +34,7 @@ from ingot.formats.format import (
     Request,
     TableSchema,
     has_typed_attributes,
+    recorded,
 )
 from ingot.formats.packs import default_codec
 from ingot.formats.validity import valid_name
@@ -274,7 +275,7 @@ def _create_array(
         else:
             data = engine.assign(parse(..., schema.shape), items)
         after = engine.committed()
-        number = turn.commit(_created(old, commit, data))
+        number = turn.commit(recorded(node.chunks, _created(old, commit, data)))
         # An error from here on gets the note that the commit is done.
         return Array(format, place.handle(after, number), path=place.path, mode="r+")
 

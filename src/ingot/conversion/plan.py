@@ -37,6 +37,7 @@ from ingot.formats.format import (
     as_annotated,
     as_sharded,
     has_typed_attributes,
+    manifested,
     stored_map,
 )
 from ingot.formats.paths import joined
@@ -328,6 +329,8 @@ class _Planner:
             checksums = [s for s in schema.codec if isinstance(s, Compressor) and s.appended]
             if not checksums and self.wanted.codec is None:
                 kept["checksum"] = False
+        if "manifest" in settings and manifested(chunks) is not None:
+            kept["manifest"] = True
         wanted = dict(self.wanted.layout)
         return [{**kept, **wanted}, wanted] if kept else [wanted]
 
@@ -397,6 +400,8 @@ def differences(
         yield f"chunks {schema.chunks} become {made.chunks}"
     if as_sharded(source) is not None and "shards" not in target.settings:
         yield f"shards {stored_map(source).schema.chunks} are dropped"
+    if manifested(source) is not None and "manifest" not in target.settings:
+        yield "the manifest of stored chunks is dropped"
     names = schema.dimension_names
     if names is not None and names != made.dimension_names and "dimension_names" not in asked:
         yield f"dimension names {list(names)} are dropped"

@@ -1,7 +1,7 @@
 """Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -52,6 +52,7 @@ from ingot.engine.run import Engine
 from ingot.errors import ExistsError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
+    ChunkMap,
     ColumnSchema,
     Format,
     GroupFormat,
@@ -61,8 +62,11 @@ from ingot.formats.format import (
     TableFormat,
     TableNode,
     as_annotated,
+    manifested,
+    recorded,
     stored_map,
 )
+from ingot.formats.keys import stored
 from ingot.formats.paths import joined, prefix
 from ingot.options import Options
 from ingot.stores import LocalStore, MemoryStore
@@ -265,8 +269,9 @@ def _store_windows(
                 # First of all, so that whatever is left of a window is named.
                 record = window_put(number, window, edits)
                 store.apply(Commit(prepare=(record, *edits)), durability=durability)
-        documents = tuple(Put(key, data) for key, data in found.documents.items())
-        store.apply(Commit(publish=documents, cleanup=removal(store)), durability=durability)
+        documents = {**found.documents, **dict(_manifests(nodes))}
+        publish = tuple(Put(key, data) for key, data in documents.items())
+        store.apply(Commit(publish=publish, cleanup=removal(store)), durability=durability)
         with suppress(OSError):
             os.rmdir(os.path.join(native_root(store), os.path.dirname(PENDING)))
     except Exception as error:
@@ -277,6 +282,17 @@ def _store_windows(
                 remove_folder(native_root(store))
         raise
     return True
+
+
+def _manifests(nodes: Iterable[tuple[ArrayNode, ArrayPlan]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the keys and the bytes of the manifests of arrays whose chunks are stored."""
+    for node, _ in nodes:
+        named = manifested(node.chunks)
+        if named is not None:
+            files = stored_map(node.chunks)
+            assert files.template is not None, "what has a manifest has files"
+            made = named.naming(stored(files.store, files.template, len(files.schema.shape)))
+            yield made.key, bytes(made.data)
 
 
 def _abandon(store: Store) -> None:
@@ -304,7 +320,10 @@ def _store(
             except BaseException:
                 discard(turn.store, edits)
                 raise
-            turn.commit(_joined(old, made, edits))
+            commit = _joined(old, made, edits)
+            for chunks in run.filled:
+                commit = recorded(chunks, commit)
+            turn.commit(commit)
 
     old = clear(store)  # Before a lock file is made.
     if old is None or not run.is_blocked(old, store, inner, plan):
@@ -367,6 +386,8 @@ class _ConversionRun:
     """The documents of the target."""
     extras: dict[str, bytes] = field(default_factory=dict)
     """Files of the source that are no part of it, and that the target keeps."""
+    filled: list[ChunkMap] = field(default_factory=list)
+    """The arrays whose chunks are stored by the commit of the documents."""
 
     def __post_init__(self) -> None:
         self.tally = transfer.Tally(self.progress)
@@ -565,6 +586,7 @@ class _ConversionRun:
             )
             for commit in transfer.transferred(source, target, self.tally):
                 edits.extend(commit.edits)
+            self.filled.append(node.chunks)
         elif isinstance(plan, RaggedPlan):
             assert isinstance(node, RaggedNode)
             origin, items = (RaggedEngine(each, self.options) for each in (plan.source, node.packs))

@@ -20,7 +20,14 @@ from ingot.engine.payload import FlatEngine, engine_of
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
 from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
-from ingot.formats.format import ChunkMap, Coords, as_sharded, compactable, is_relocating
+from ingot.formats.format import (
+    ChunkMap,
+    Coords,
+    as_sharded,
+    compactable,
+    is_relocating,
+    recorded,
+)
 from ingot.grid import ChunkGrid
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -33,6 +40,7 @@ __all__ = [
     "appended",
     "assigned",
     "assigned_together",
+    "change_of",
     "check_numbers",
     "compacted",
     "copied",
@@ -66,6 +74,14 @@ class Growth(NamedTuple):
     selection: Selection
     values: NDArray[Any]
     shape: tuple[int, ...]
+
+
+def change_of(engine: Engine, commit: Commit) -> ArrayChange:
+    """Return the change that a commit makes, which also keeps the manifest of chunks, if any.
+
+    Called by the one writer.
+    """
+    return ArrayChange(engine, recorded(engine.chunks, commit))
 
 
 def evaluated(value: object, dtype: DType) -> object:
@@ -144,7 +160,7 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
 def assigned(engine: Engine, selection: Selection, value: object) -> ArrayChange:
     """Assign a value to a selection."""
     commit = engine.assign(selection, value)
-    return ArrayChange(engine.committed(), commit)
+    return change_of(engine.committed(), commit)
 
 
 def assigned_together(
@@ -153,7 +169,7 @@ def assigned_together(
     """Assign values to selections of several arrays of one store."""
     commits = assign_together(assignments)
     pairs = zip(assignments, commits, strict=True)
-    return [ArrayChange(engine.committed(), commit) for (engine, *_), commit in pairs]
+    return [change_of(engine.committed(), commit) for (engine, *_), commit in pairs]
 
 
 def grown(
@@ -169,7 +185,7 @@ def grown(
         data = after.resize_payload()
     else:
         data = after.assign(selection, values)
-    return ArrayChange(after.committed(), _data_first(after.chunks, data, commit))
+    return change_of(after.committed(), _data_first(after.chunks, data, commit))
 
 
 def grown_together(
@@ -183,7 +199,7 @@ def grown_together(
     ]
     data = assign_together(assignments)
     return [
-        ArrayChange(after.committed(), _data_first(after.chunks, each, commit))
+        change_of(after.committed(), _data_first(after.chunks, each, commit))
         for (after, commit), each in zip(resized, data, strict=True)
     ]
 
@@ -206,9 +222,9 @@ def reshaped(engine: Engine, shape: tuple[int, ...]) -> Engine:
 def joined(engine: Engine, shape: tuple[int, ...], data: Commit) -> ArrayChange:
     """Give an array a larger shape, or its own, and chunks that engines of `reshaped` staged."""
     if shape == engine.shape:
-        return ArrayChange(engine.committed(), data)
+        return change_of(engine.committed(), data)
     after, commit = _resized(engine, shape)
-    return ArrayChange(after.committed(), _data_first(after.chunks, data, commit))
+    return change_of(after.committed(), _data_first(after.chunks, data, commit))
 
 
 def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
@@ -221,10 +237,10 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
     if isinstance(after, FlatEngine):
-        return ArrayChange(after.committed(), _data_first(chunks, after.resize_payload(), commit))
+        return change_of(after.committed(), _data_first(chunks, after.resize_payload(), commit))
     sparse = chunks.schema.sparse
     data = after.stage(_cleared(engine, shape) if sparse else _added(engine, after))
-    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
+    return change_of(after.committed(), _data_first(chunks, data, commit))
 
 
 def filled(engine: Engine) -> Commit:
@@ -269,13 +285,13 @@ def without_rows(engine: Engine, rows: NDArray[np.int64]) -> ArrayChange:
     data = after.without_rows(engine, rows)
     publish = (*data.publish, *commit.publish)
     whole = Commit((*data.prepare, *commit.prepare), publish, (*data.cleanup, *commit.cleanup))
-    return ArrayChange(after.committed(), whole)
+    return change_of(after.committed(), whole)
 
 
 def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:
     """Give an array other attributes."""
     chunks, commit = engine.chunks.described(attrs)
-    return ArrayChange(engine.next_state(chunks).committed(), commit)
+    return change_of(engine.next_state(chunks).committed(), commit)
 
 
 def compacted(engine: Engine) -> ArrayChange:
@@ -286,7 +302,7 @@ def compacted(engine: Engine) -> ArrayChange:
             f"{engine.chunks.store.location}: files of this format have no dead bytes"
         )
     commit = chunks.compacted()
-    return ArrayChange(engine.committed(), commit)
+    return change_of(engine.committed(), commit)
 
 
 def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:

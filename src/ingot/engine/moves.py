@@ -17,7 +17,7 @@ from ingot.codecs.codec import EncodedChunk
 from ingot.codecs.zone_maps import has_zone_map
 from ingot.engine import kernel, plan
 from ingot.engine.handed import HandedLayout
-from ingot.engine.run import ChunkContext, Engine, Fetched
+from ingot.engine.run import LOST, ChunkContext, Engine, Fetched
 from ingot.engine.staging import edits_of, staged_edits
 from ingot.errors import CorruptionError
 from ingot.formats.format import Coords, as_sharded, zone_mapped
@@ -159,6 +159,9 @@ def _moved(
         data: Buffer | None = None
         absent = each.data is None and isinstance(each.location, Extent)
         any_absent = any_absent or absent
+        if each.lost:
+            with ChunkContext(there.chunks, old.grid.coords(number), each.location):
+                raise CorruptionError(LOST)
         if absent and new.sparse and same_fill:
             report(nbytes, True)
             continue

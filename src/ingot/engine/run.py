@@ -10,9 +10,10 @@ knows no particular store, format or codec.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from operator import floordiv
+from operator import floordiv, mul
 from types import EllipsisType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -45,6 +46,7 @@ from ingot.formats.format import (
     as_sharded,
     is_relocating,
     is_renewable,
+    manifested,
     relocated,
     renewed,
     slotted,
@@ -80,6 +82,7 @@ from ingot.stores.versions import discard
 
 __all__ = [
     "HANDED_OVER",
+    "LOST",
     "READ_BY_KERNEL",
     "ChunkContext",
     "ChunkFailure",
@@ -101,6 +104,8 @@ _STAGED_PER_CALL: Final = 1 << 16
 _BATCH_BYTES: Final = 16 << 20
 
 
+LOST: Final = "the chunk is lost: the manifest names it, and it is not stored"
+"""What is wrong with a chunk that only a manifest knows of."""
 _CALLER: Final = 5
 """How many calls a warning lies below the caller of an array."""
 
@@ -281,6 +286,8 @@ class Engine:
                     self.raise_first(report[1])
                     self.confirm_absent()
                 if only is not None or report is not None:
+                    if self.options.damaged == "fill" and sparse.lost_files(self.chunks, selection):
+                        return self._read_around(selection)
                     self._refuse_missing(selection)
             if self.plain is not self.dtype:
                 result = result.view(self.dtype)
@@ -306,6 +313,8 @@ class Engine:
                     if report is not None:
                         self.raise_first(report[1])
                         self.confirm_absent()
+                    if only is not None or report is not None:
+                        self._refuse_lost(selection)
             return selection.finish(result.view(self.dtype))
         if self.options.damaged == "fill":
             return self._read_around(selection)
@@ -350,7 +359,11 @@ class Engine:
         return found
 
     def _refuse_missing(self, selection: Selection) -> None:
-        """Raise `CorruptionError` for a chunk that is not stored, where the options say so."""
+        """Raise `CorruptionError` for a chunk that is lost, or not stored where the options say so.
+
+        Only a manifest tells a lost chunk from one that was never written.
+        """
+        self._refuse_lost(selection)
         chunks = self.chunks
         if self.options.missing != "error" or not chunks.schema.sparse:
             return
@@ -362,6 +375,24 @@ class Engine:
                 error = CorruptionError("the chunk is not stored, and missing chunks are refused")
                 error.add_note(chunk_note(chunks, row.coords, key))
                 raise error
+
+    def lost_chunks(self) -> list[ChunkFailure]:
+        """Return the chunks, or the first ones of shards, that are lost as the manifest tells."""
+        return list(self._lost(parse(..., self.shape)))
+
+    def _refuse_lost(self, selection: Selection) -> None:
+        """Raise `CorruptionError` for a chunk that the manifest names and that is not stored."""
+        for each in self._lost(selection):
+            each.error.add_note(chunk_note(self.chunks, each.coords, each.key))
+            raise each.error
+
+    def _lost(self, selection: Selection) -> Iterator[ChunkFailure]:
+        """Yield the chunks, or shards, that the manifest names and that are not stored."""
+        files, unit = stored_map(self._before), self.unit()
+        for each in sparse.lost_files(self._before, selection):
+            assert files.template is not None
+            first = tuple(map(mul, each, unit or each))
+            yield ChunkFailure(first, files.template.key(each), CorruptionError(LOST))
 
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
         """Read into an array of the shape and type of the result."""
@@ -394,6 +425,8 @@ class Engine:
             if report is not None:
                 self.raise_first(report[1])
                 self.confirm_absent()
+            if only is not None or report is not None:
+                self._refuse_lost(selection)
 
     def assign(self, selection: Selection, value: object) -> Commit:
         """Return the commit that assigns a value to a selection as NumPy would.
@@ -412,6 +445,9 @@ class Engine:
 
     def _assign_values(self, selection: Selection, values: NDArray[Any]) -> Commit:
         """Return the commit that assigns values of the type and shape of a selection."""
+        if manifested(self.chunks) is not None and not self.replaces(selection):
+            # The rest of a lost chunk must not become the fill value.
+            self._refuse_lost(selection)
         run = self._slot_run(selection, values)
         if run is not None:
             return run.commit()
@@ -1003,14 +1039,14 @@ class Engine:
 
     def _key_at(self, coords: Coords) -> str:
         """Return the key that holds a chunk; empty where that is not known."""
-        try:
-            return key_of(self._before, coords)
-        except (IngotError, OSError):
-            outer = stored_map(self._before)
-            if outer.template is None:
-                return ""
-            unit = self.unit() or (1,) * len(coords)
-            return outer.template.key(tuple(map(floordiv, coords, unit)))
+        with suppress(IngotError, OSError):
+            if key := key_of(self._before, coords):
+                return key
+        outer = stored_map(self._before)
+        if outer.template is None:
+            return ""
+        unit = self.unit() or (1,) * len(coords)
+        return outer.template.key(tuple(map(floordiv, coords, unit)))
 
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
@@ -1204,6 +1240,8 @@ class Engine:
                 absent = absent or chunk is None
         if absent:
             self.confirm_absent()
+        if found is not None and failures is not None:
+            failures += self._lost(selection)
         if (absent or found is not None) and not failures:
             self._refuse_missing(selection)
 
@@ -1299,12 +1337,27 @@ class Engine:
         data = chunks.store.read([extent for _, extent, _ in wanted])
         for (n, extent, identity), each in zip(wanted, data, strict=True):
             found[n] = Fetched(extent, each, identity)
+        if manifested(chunks) is not None:
+            self._mark_lost(coords, inside, found)
         return found
+
+    def _mark_lost(
+        self, coords: Sequence[Coords], inside: Sequence[int], found: list["Fetched"]
+    ) -> None:
+        """Mark the chunks that are not stored although the manifest names them."""
+        unit = self.unit()
+        assert unit is not None, "what has a manifest has files"
+        absent = {n: tuple(map(floordiv, coords[n], unit)) for n in inside if found[n].data is None}
+        lost = sparse.lost_among(self._before, list(absent.values()))
+        for n, file in absent.items():
+            found[n] = found[n]._replace(lost=file in lost)
 
     def _decode(self, coords: Coords, fetched: "Fetched") -> NDArray[Any] | None:
         """Return a chunk, which may be read-only; None where every item is the fill value."""
         schema = self._before.schema
-        location, data, identity = fetched
+        location, data, identity, lost = fetched
+        if lost:
+            raise CorruptionError(LOST)
         if isinstance(location, Constant):
             if location.value is schema.fill:
                 return None
@@ -1360,6 +1413,8 @@ class Fetched(NamedTuple):
     location: Location
     data: bytes | NDArray[Any] | None
     identity: Hashable = None
+    lost: bool = False
+    """Whether it is not stored although the manifest of the array names it."""
 
 
 _ABSENT: Final = Fetched(Inline(b""), None)

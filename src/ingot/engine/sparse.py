@@ -7,7 +7,7 @@ by what is stored. This module lists; it reads no array data.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.engine import plan
-from ingot.formats.format import ChunkMap, Coords, as_sharded, stored_map
+from ingot.formats.format import ChunkMap, Coords, as_sharded, manifested, stored_map
 from ingot.formats.keys import stored
 from ingot.grid import ChunkGrid, RectilinearAxis
 from ingot.selection import BasicSelection, CoordinateSelection, Selection
 from ingot.stores.store import Constant, Extent, Feature
 
-__all__ = ["MANY", "file_numbers", "stored_coords", "stored_files"]
+__all__ = ["MANY", "file_numbers", "lost_among", "lost_files", "stored_coords", "stored_files"]
 
 IntArray = NDArray[np.int64]
 
@@ -63,6 +63,49 @@ def stored_files(chunks: ChunkMap, selection: Selection, many: int = MANY) -> In
         if all(map(int.__lt__, coords, counts))
     ]
     table = np.array(sorted(listed), np.int64).reshape(len(listed), len(counts))
+    return _wanted(table, selection, grid)
+
+
+def lost_files(chunks: ChunkMap, selection: Selection) -> list[Coords]:
+    """Return the files of a selection that the manifest of an array names and that are absent.
+
+    A file is a chunk, or a shard where the array has them. Without a manifest none is known.
+    """
+    named, files = manifested(chunks), stored_map(chunks)
+    if named is None or 0 in selection.engine_shape:
+        return []
+    grid, rows = files.schema.grid, None
+    if grid.counts:
+        first, axis = _axes(selection)[0], grid.axes[0]
+        ends = (first[0], first[-1]) if isinstance(first, range) else (first.min(), first.max())
+        rows = range(_number(int(min(ends)), axis), _number(int(max(ends)), axis) + 1)
+    wanted = map(tuple, _wanted(named.named_chunks(rows), selection, grid).tolist())
+    return _absent(files, [row.coords for row in plan.rows_of(selection, grid, wanted)])
+
+
+def lost_among(chunks: ChunkMap, files: Sequence[Coords]) -> set[Coords]:
+    """Return those of some files that the manifest of an array names and that are absent."""
+    named = manifested(chunks) if files else None
+    if named is None:
+        return set()
+    rows = range(min(files)[0], max(files)[0] + 1) if files[0] else None
+    wanted = set(files)
+    names = (tuple(row) for row in named.named_chunks(rows).tolist())
+    return set(_absent(stored_map(chunks), [each for each in names if each in wanted]))
+
+
+def _absent(files: ChunkMap, named: Sequence[Coords]) -> list[Coords]:
+    """Return those of some files that are not stored."""
+    template = files.template
+    assert template is not None
+    if len(named) <= MANY or Feature.LIST not in files.store.features:
+        return [each for each in named if files.store.size(template.key(each)) is None]
+    present = set(stored(files.store, template, len(files.schema.grid.counts)))
+    return [each for each in named if each not in present]
+
+
+def _wanted(table: IntArray, selection: Selection, grid: ChunkGrid) -> IntArray:
+    """Return the rows of a table of files of which the axes of a selection want items."""
     for axis, (positions, chunk) in enumerate(zip(_axes(selection), grid.axes, strict=True)):
         table = table[_parts(positions, chunk, table[:, axis]) >= 0]
     return table

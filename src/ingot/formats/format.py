@@ -30,7 +30,7 @@ from ingot.formats.shard_index import IndexForm
 from ingot.ragged_array import ItemKind
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import Documents
-from ingot.stores.store import Batch, Buffer, Commit, Store
+from ingot.stores.store import Batch, Buffer, Commit, Put, Store
 
 __all__ = [
     "Addressed",
@@ -62,6 +62,7 @@ __all__ = [
     "Keyed",
     "Kind",
     "Locations",
+    "Manifested",
     "NamingFormat",
     "Node",
     "Pack",
@@ -100,6 +101,8 @@ __all__ = [
     "is_current",
     "is_relocating",
     "is_renewable",
+    "manifested",
+    "recorded",
     "relocated",
     "renewed",
     "slotted",
@@ -222,6 +225,46 @@ def as_annotated(chunks: ChunkMap) -> Annotated | None:
     """Return the map of an array, or of its shards, as one that keeps unknown fields, or None."""
     found = stored_map(chunks)
     return cast(Annotated, found) if hasattr(type(found), "unknown_fields") else None
+
+
+@runtime_checkable
+class Manifested(Protocol):
+    """A chunk map that may keep a manifest: a document that names the stored chunks."""
+
+    @property
+    def has_manifest(self) -> bool:
+        """Whether the array has a manifest."""
+        ...
+
+    def named_chunks(self, rows: range | None = None) -> NDArray[np.int64]:
+        """Return the coordinates of the chunks that the manifest names, a row for each.
+
+        With `rows` only those whose first coordinate lies in this range.
+        """
+        ...
+
+    def recorded(self, commit: Commit) -> Commit:
+        """Return a commit that leads to this map, and that also keeps the manifest up to date."""
+        ...
+
+    def naming(self, stored: Iterable[Coords]) -> Put:
+        """Return the edit that makes a manifest which names some chunks."""
+        ...
+
+
+def manifested(chunks: ChunkMap) -> Manifested | None:
+    """Return the map of an array, or of its shards, that keeps a manifest; None without one."""
+    found = stored_map(chunks)
+    if not hasattr(type(found), "has_manifest"):
+        return None
+    named = cast(Manifested, found)
+    return named if named.has_manifest else None
+
+
+def recorded(chunks: ChunkMap, commit: Commit) -> Commit:
+    """Return a commit that leads to a map, and that also keeps its manifest up to date, if any."""
+    named = manifested(chunks)
+    return commit if named is None else named.recorded(commit)
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ Documents are parsed and packed by `ingot.formats.zarr.v3_metadata`, groups are 
 by `ingot.formats.zarr.v3_groups`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal
 
@@ -26,7 +26,7 @@ from ingot.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from ingot.formats import json, keys
+from ingot.formats import json, keys, manifest
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -42,6 +42,7 @@ from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
 from ingot.formats.zarr.defaults import default_stages
 from ingot.formats.zarr.shards import inner_map
 from ingot.formats.zarr.v3_metadata import (
+    MANIFEST,
     NODE,
     KeyEncoding,
     V3ArrayMetadata,
@@ -145,11 +146,38 @@ class Zarr3Map:
         document = {**self.metadata.document, **fields}
         return Commit(publish=self._document_edits(replace(self.metadata, document=document)))
 
+    @property
+    def has_manifest(self) -> bool:
+        """Whether the array has a manifest of its chunks, or of its shards."""
+        return MANIFEST in self.metadata.document
+
+    @property
+    def manifest_key(self) -> str:
+        """The key of the manifest, whether there is one or not."""
+        return prefix(self.path) + manifest.NAME
+
+    def named_chunks(self, rows: range | None = None) -> NDArray[np.int64]:
+        """Return the coordinates of the chunks that the manifest names, a row for each."""
+        counts = self.schema.grid.counts
+        return manifest.read(self.store, self.manifest_key, counts).coords(rows)
+
+    def recorded(self, commit: Commit) -> Commit:
+        """Return a commit that leads to this map, and that also keeps the manifest up to date."""
+        node, grid = prefix(self.path) + NODE, self.schema.grid
+        return manifest.recorded(self.store, self.manifest_key, node, self.template, grid, commit)
+
+    def naming(self, stored: Iterable[Coords]) -> Put:
+        """Return the edit that makes a manifest which names some chunks."""
+        made = manifest.Manifest.of(self.schema.grid.counts, stored)
+        return Put(self.manifest_key, made.pack(self.manifest_key))
+
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)
         updates = v3_consolidated.updates(self.store, above(self.path), {}, removed=self.path)
-        return Commit(publish=(Delete(prefix(self.path) + NODE), *updates, *chunks))
+        names = (NODE, manifest.NAME) if self.has_manifest else (NODE,)
+        documents = (Delete(prefix(self.path) + name) for name in names)
+        return Commit(publish=(*documents, *updates, *chunks))
 
     def _document_edits(self, metadata: V3ArrayMetadata) -> tuple[Put, ...]:
         """Return the edits that store a document and update the consolidated metadata."""
@@ -170,6 +198,7 @@ class Zarr3Format:
         "dimension_names",
         "chunk_key_encoding",
         "dimension_separator",
+        "manifest",
     )
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
@@ -232,22 +261,26 @@ class Zarr3Format:
         *,
         chunk_key_encoding: Literal["default", "v2"] = "default",
         dimension_separator: str | None = None,
+        manifest: bool = False,
         **layout: Any,
     ) -> tuple[ArrayNode, Commit]:
         """Return a new array, and the commit that creates it and the groups above it.
 
         The array is the one that opening will return: its metadata is parsed from the new document.
+        With `manifest` there is a document that names the stored chunks; a new one names none.
         """
         path = normalised(path)
         check_node_path(path)
         encoding = _encoding(chunk_key_encoding, dimension_separator)
-        data = v3_metadata.pack(V3ArrayMetadata.of(schema, encoding))
+        data = v3_metadata.pack(V3ArrayMetadata.of(schema, encoding, has_manifest=manifest))
         metadata = _array(v3_metadata.parse(data))
         chunks = Zarr3Map(store, metadata, path, {prefix(path) + NODE: data})
         # An earlier array at this path may have left chunks, if its removal was interrupted.
         strays = keys.stray_removals(store, chunks.template, schema.grid.counts)
         commit = stage_node(store, path, metadata, data)
-        return ArrayNode(inner_map(chunks)), replace(commit, prepare=strays)
+        named = (chunks.naming(()),) if manifest else ()
+        publish = (*named, *commit.publish)
+        return ArrayNode(inner_map(chunks)), replace(commit, prepare=strays, publish=publish)
 
 
 def stage_node(store: Store, path: str, metadata: V3Metadata, data: bytes | None = None) -> Commit:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ingot.errors import NotFoundError
+from ingot.errors import IngotError, NotFoundError
 from ingot.formats import json
-from ingot.formats.checkable import Finding
+from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode, Node
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import check, hierarchy, v3_consolidated, v3_metadata
@@ -100,6 +100,14 @@ class Zarr3GroupFormat(Zarr3Format):
     ) -> Iterator[Finding]:
         """Yield what is wrong with documents, and how many bytes of shards are dead."""
         return check.findings(store, path, node, name, _PARSERS, quick=quick)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends an array; None without a fault that can be mended."""
+        try:
+            node = self.open(store, path)
+        except IngotError:
+            return None
+        return check.repair(node, name)
 
     def _group(self, store: Store, path: str) -> V3GroupMetadata:
         key = prefix(path) + NODE

@@ -28,6 +28,7 @@ from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
 
 __all__ = [
+    "MANIFEST",
     "NODE",
     "KeyEncoding",
     "V3ArrayMetadata",
@@ -42,11 +43,15 @@ NODE: Final = "zarr.json"
 
 _VERSION: Final = 3
 _ATTRIBUTES: Final = "attributes"
+MANIFEST: Final = "ingot_manifest"
+"""The field of an array that has a manifest of its stored chunks."""
+_OPTIONAL: Final = {"must_understand": False}
 _SEPARATORS: Final = {"default": "/", "v2": "."}
 _ARRAY_FIELDS: Final = frozenset(
     {
         *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
         *("fill_value", "codecs", "attributes", "storage_transformers", "dimension_names"),
+        MANIFEST,
     }
 )
 _GROUP_FIELDS: Final = frozenset(
@@ -105,7 +110,9 @@ class V3ArrayMetadata:
     """The packed document before and after the shape; None until the array is resized."""
 
     @classmethod
-    def of(cls, schema: ArraySchema, encoding: KeyEncoding) -> "V3ArrayMetadata":
+    def of(
+        cls, schema: ArraySchema, encoding: KeyEncoding, *, has_manifest: bool = False
+    ) -> "V3ArrayMetadata":
         """Return the metadata of a new array."""
         values: dict[str, Any] = {
             "zarr_format": _VERSION,
@@ -120,6 +127,8 @@ class V3ArrayMetadata:
         }
         if schema.dimension_names is not None:
             values["dimension_names"] = list(schema.dimension_names)
+        if has_manifest:
+            values[MANIFEST] = dict(_OPTIONAL)
         return cls(schema, encoding, values)
 
     @property
@@ -230,7 +239,8 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
         attrs, known = metadata.schema.attrs, _ARRAY_FIELDS
         # Attributes of other programs may be ones that Ingot refuses to write.
         schema = metadata.schema.described({})
-        plain = {**V3ArrayMetadata.of(schema, metadata.encoding).document, "attributes": {}}
+        same = V3ArrayMetadata.of(schema, metadata.encoding, has_manifest=MANIFEST in values)
+        plain = {**same.document, "attributes": {}}
     kept = {key: value for key, value in values.items() if key not in known}
     spelled = {**plain, **kept, "attributes": dict(attrs)}
     return {key: value for key, value in spelled.items() if value or key != "attributes"}
@@ -264,6 +274,7 @@ def _parse_array(fields: FieldReader, values: dict[str, Any]) -> V3ArrayMetadata
     names = take(lambda: _parse_names(fields, len(shape)), None)
     take(lambda: _check_transformers(fields), None)
     take(lambda: _check_fields(values, _ARRAY_FIELDS, where), None)
+    take(lambda: _check_manifest(fields), None)
     problems.settle()
     grid = take(lambda: v3_grids.parse(value("chunk_grid"), shape, f"{where}: chunk_grid"), None)
     problems.settle()
@@ -338,6 +349,12 @@ def _check_transformers(fields: FieldReader) -> None:
         raise UnsupportedError(
             f"{fields.where}: storage_transformers is {shown(found)}; none is supported"
         )
+
+
+def _check_manifest(fields: FieldReader) -> None:
+    found = fields.value(MANIFEST, _OPTIONAL)
+    if found != _OPTIONAL:
+        raise UnsupportedError(f"{fields.where}: {MANIFEST} is {shown(found)}, not {_OPTIONAL}")
 
 
 def _check_fields(values: Mapping[str, Any], known: frozenset[str], where: str) -> None:
