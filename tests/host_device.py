@@ -13,15 +13,28 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ingot.device.device import Device
 from ingot.device.window import BoxAxis, Spans, Window, WindowBuilder, kernel_source
+from ingot.errors import ArgumentTypeError
+from ingot.interop import cupy
 
-__all__ = ["COMPILER", "HostDevice", "decoded", "needs_compiler", "run_sanitized", "sanitized"]
+__all__ = [
+    "COMPILER",
+    "DEVICES",
+    "HostDevice",
+    "decoded",
+    "needs_compiler",
+    "needs_gpu",
+    "on_host",
+    "run_sanitized",
+    "sanitized",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILER = shutil.which("g++") if sys.platform == "linux" else None
@@ -31,6 +44,8 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 _MARK = "INGOT_SANITIZED_KERNELS"
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels with")
+_GPU = cupy.describe()
+needs_gpu = pytest.mark.skipif(_GPU.startswith("none"), reason=f"a GPU: {_GPU}")
 
 
 @cache
@@ -99,6 +114,12 @@ class HostDevice:
         """Return a copy of an array."""
         return array.copy()
 
+    def is_contiguous(self, array: Any) -> bool:
+        """Return whether an array is in C order; raise unless it is one of NumPy."""
+        if not isinstance(array, np.ndarray):
+            raise ArgumentTypeError(f"out is {type(array).__name__}, not an array of the device")
+        return bool(array.flags.c_contiguous)
+
     def swap_bytes(self, result: NDArray[Any], width: int) -> None:
         """Turn the bytes of words around."""
         size = ctypes.c_uint64(result.nbytes // width)
@@ -109,14 +130,14 @@ class HostDevice:
         assert result.flags.c_contiguous
         statuses = np.full(len(window.block_owners), 0xFFFF, np.uint32)
         front, back = (np.full(window.room, 0x5A, np.uint8) for _ in range(2))
+        stored = np.empty(window.input_size, np.uint8)
+        window.write_input(stored)
         blocks = *_sized(window.blocks), *_sized(window.block_owners)
-        self._library.decode_streams(
-            *blocks, *_sized(window.input), *_sized(front), _pointer(statuses)
-        )
+        self._library.decode_streams(*blocks, *_sized(stored), *_sized(front), _pointer(statuses))
         for referring in range(1 + window.refers):
             self._library.undo_filters(
                 *_sized(window.blocks),
-                ctypes.c_uint64(window.input.size),
+                ctypes.c_uint64(stored.size),
                 *(_pointer(front), *_sized(back), ctypes.c_uint32(referring)),
             )
         outside = np.zeros(1, np.uint32)
@@ -132,7 +153,19 @@ class HostDevice:
         return lambda: statuses
 
 
-def decoded(device: HostDevice, chunk: bytes, begin: int, end: int) -> bytes | None:
+DEVICES: Final = [
+    pytest.param(HostDevice, marks=needs_compiler, id="host"),
+    pytest.param(lambda: cupy.find("cuda"), marks=needs_gpu, id="cuda"),
+]
+"""What makes each device that tests read onto."""
+
+
+def on_host(array: Any) -> NDArray[Any]:
+    """Return an array of a device as one of NumPy."""
+    return np.asarray(array.get() if hasattr(array, "get") else array)
+
+
+def decoded(device: Device, chunk: bytes, begin: int, end: int) -> bytes | None:
     """Return bytes of a decoded chunk; None where it is left to the CPU, or refused."""
     nbytes = int.from_bytes(chunk[4:8], "little", signed=True)
     builder = WindowBuilder()
@@ -143,7 +176,7 @@ def decoded(device: HostDevice, chunk: bytes, begin: int, end: int) -> bytes | N
     result = device.empty((end - begin,), np.dtype(np.uint8))
     window = builder.build()
     statuses = device.submit(window, result)()
-    return None if window.failed(statuses) else result.tobytes()
+    return None if window.failed(statuses) else on_host(result).tobytes()
 
 
 def _pointer(array: NDArray[Any]) -> ctypes.c_void_p:

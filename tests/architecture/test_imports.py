@@ -26,8 +26,14 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("codecs.*", "device.*", "formats.checkable", "formats.format", "formats.json", "formats.keys"),
     ("engine.*", "formats.*"),
     (
-        *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.duckdb"),
-        *("interop.hdf5", "interop.matplotlib", "interop.narwhals", "interop.pandas"),
+        *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.cupy"),
+        *(
+            "interop.duckdb",
+            "interop.hdf5",
+            "interop.matplotlib",
+            "interop.narwhals",
+            "interop.pandas",
+        ),
     ),
     ("containers.*",),
     ("conversion.*", "check", "repair", "pack"),
@@ -61,6 +67,7 @@ WALLS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 # Optional or heavy packages: the only module that may import them inside a function.
 LAZY: Mapping[str, str] = {
     "cubed": "interop.dask",
+    "cupy": "interop.cupy",
     "dask": "interop.dask",
     "duckdb": "interop.duckdb",
     "matplotlib": "interop.matplotlib",

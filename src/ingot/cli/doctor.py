@@ -10,6 +10,7 @@ from ingot.cli.output import print_json, print_pairs
 from ingot.cli.parameters import Exit
 from ingot.engine.kernel import PYTHON_ONLY
 from ingot.errors import IngotError
+from ingot.interop import cupy
 
 __all__ = ["diagnose", "doctor"]
 
@@ -55,6 +56,7 @@ def diagnose() -> dict[str, str | list[str] | None]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "numpy": _version("numpy"),
         "numcodecs": _version("numcodecs"),
+        "gpu": cupy.describe(),
         "platform": platform.platform(),
     }
 

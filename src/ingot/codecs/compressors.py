@@ -167,6 +167,10 @@ class Blosc2(Compressor):
         """Return the content of the chunk."""
         return self.parameters.decode(data, size, limit)
 
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding as that of `Blosc`, by the name of this codec."""
+        return replace(self.parameters.native_coding(), kind=self.name)
+
 
 @register
 @dataclass(frozen=True, slots=True)

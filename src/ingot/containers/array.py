@@ -57,14 +57,19 @@ from ingot.stores.versions import NO_VERSION, read_versioned
 if TYPE_CHECKING:
     import uuid
 
-    from ingot.containers import ragged, sharding
+    from ingot.containers import device_blocks, ragged, sharding
     from ingot.containers import survey as surveys
-    from ingot.interop import matplotlib
+    from ingot.device.device import Device
+    from ingot.engine import device as devices
+    from ingot.interop import cupy, matplotlib
 else:
     uuid = deferred("uuid")
     ragged = deferred("ingot.containers.ragged")
     sharding = deferred("ingot.containers.sharding")
     surveys = deferred("ingot.containers.survey")
+    device_blocks = deferred("ingot.containers.device_blocks")
+    devices = deferred("ingot.engine.device")
+    cupy = deferred("ingot.interop.cupy")
     matplotlib = deferred("ingot.interop.matplotlib")
 
 __all__ = ["Array", "OrthogonalIndex", "array_handle"]
@@ -274,8 +279,11 @@ class Array(Dataset[Engine]):
             lambda engine: engine.result_bytes(parse(key, engine.shape)),
         )
 
-    def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
+    def read(self, key: Any = ..., *, out: Any = None, device: "str | Device | None" = None) -> Any:
         """Return what ``array[key]`` does, or fill `out`, which has its shape and type.
+
+        With a `device`, such as "cuda" or "cuda:1", the result is an array of CuPy there, and so is
+        `out`; see ``docs/gpu.md``. Its items are in the byte order of the machine.
 
         >>> import numpy as np
         >>> import ingot
@@ -284,10 +292,17 @@ class Array(Dataset[Engine]):
         >>> row
         array([4, 5, 6])
         """
+        if device is not None:
+            onto = cupy.find(device) if isinstance(device, str) else device
+            return self._read_onto(onto, key, out)
         if out is None:
             return self[key]
         self._handle.read(lambda engine: engine.read_into(parse(key, engine.shape), out))
         return out
+
+    def _read_onto(self, device: "Device", key: Any, out: Any) -> Any:
+        """Read onto a device, into `out` if that is given."""
+        return self._handle.read(lambda engine: devices.read(engine, device, key, out))
 
     @property
     def oindex(self) -> OrthogonalIndex:
@@ -341,11 +356,15 @@ class Array(Dataset[Engine]):
         starts = range(0, schema.shape[0], rows)
         return (item for start in starts for item in self[start : start + rows])
 
-    def blocks(self, nbytes: int = BLOCK_BYTES) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    def blocks(
+        self, nbytes: int = BLOCK_BYTES, *, device: "str | Device | None" = None
+    ) -> Iterator[tuple[tuple[slice, ...], Any]]:
         """Yield the array piece by piece: keys, and what they select, in the order of the array.
 
         A block is made of whole chunks and has at most `nbytes` bytes, or one chunk. Each is of
-        the state at its time; inside a `snapshot` all are of the same state.
+        the state at its time; inside a `snapshot` all are of the same state. Onto a `device`, the
+        next block is read while the caller works with the one before, in a thread; not inside a
+        transaction.
 
         >>> import ingot
         >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
@@ -356,7 +375,18 @@ class Array(Dataset[Engine]):
         """
         schema = self._schema
         step = block_shape(schema.grid, schema.dtype.itemsize, most=nbytes)
-        return ((key, self[(*key, ...)]) for key in blocks(schema.shape, step))
+        keys = blocks(schema.shape, step)
+        if device is None:
+            return ((key, self[(*key, ...)]) for key in keys)
+        onto = cupy.find(device) if isinstance(device, str) else device
+
+        def read(key: tuple[slice, ...]) -> Any:
+            return self._read_onto(onto, (*key, ...), None)
+
+        if self._handle.is_inside():
+            # Another thread would not see what the transaction has changed.
+            return ((key, read(key)) for key in keys)
+        return device_blocks.read_each(keys, read)
 
     def explain(self, key: Any = ...) -> Explanation:
         """Return what reading ``array[key]`` costs, without reading it, as a text to print.

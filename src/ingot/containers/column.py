@@ -5,11 +5,12 @@ with the first null. Both are read in one state of the table and change in one c
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ingot._lazy import deferred
 from ingot.containers import table_state
 from ingot.containers.array import Array, OrthogonalIndex
 from ingot.containers.create import validity_schema
@@ -25,6 +26,12 @@ from ingot.grid import ChunkGrid
 from ingot.nullable_array import NullableArray
 from ingot.schema import ArraySchema
 from ingot.selection import evaluated, parse, parse_orthogonal
+
+if TYPE_CHECKING:
+    from ingot.device.device import Device
+    from ingot.engine import device as devices
+else:
+    devices = deferred("ingot.engine.device")
 
 __all__ = ["TableColumn"]
 
@@ -74,17 +81,29 @@ class TableColumn(Array):
     def __getitem__(self, key: Any) -> Any:
         return self._selected_items(key, parse)
 
-    def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
+    def read(self, key: Any = ..., *, out: Any = None, device: "str | Device | None" = None) -> Any:
         """Return what ``column[key]`` does, or fill `out`, which has its shape and type.
 
-        The items of a column with nulls fit only a masked array.
+        The items of a column with nulls fit only a masked array, and no array of a device.
         """
+        if device is not None:
+            return super().read(key, out=out, device=device)
         if out is None or self._read(lambda engine, valid: valid is None):
             return super().read(key, out=out)
         if not isinstance(out, np.ma.MaskedArray):
             raise ArgumentError(f"column {self._name!r} has nulls: out must be a masked array")
         out[...] = self[key]
         return out
+
+    def _read_onto(self, device: "Device", key: Any, out: Any) -> Any:
+        def read(engine: Engine, valid: Engine | None) -> Any:
+            if valid is not None and not _all(valid):
+                raise UnsupportedError(
+                    f"column {self._name!r} has nulls, which an array of a device cannot express"
+                )
+            return devices.read(engine, device, key, out)
+
+        return self._read(read)
 
     @property
     def oindex(self) -> OrthogonalIndex:

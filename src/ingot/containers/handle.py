@@ -634,6 +634,10 @@ class HandleProtocol(Protocol[Value]):
         """Stay on one state while a block runs."""
         ...
 
+    def is_inside(self) -> bool:
+        """Return whether this thread is inside a transaction."""
+        ...
+
     def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes in a block; an exception discards all of them."""
         ...
@@ -712,6 +716,10 @@ class PartHandle(Generic[Whole, Part]):
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
         return self._whole.snapshot()
+
+    def is_inside(self) -> bool:
+        """Return whether this thread is inside a transaction."""
+        return self._whole.is_inside()
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes of the whole in a block."""

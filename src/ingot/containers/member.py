@@ -91,6 +91,10 @@ class MemberHandle(Generic[Value]):
         """Stay on one state while a block runs."""
         return (self._inside() if self._tree.is_inside() else self._outside()).snapshot()
 
+    def is_inside(self) -> bool:
+        """Return whether this thread is inside a transaction of the tree."""
+        return self._tree.is_inside()
+
     def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes of the tree in a block."""
         return self._tree.transaction()

@@ -146,7 +146,10 @@ class BoxAxis(NamedTuple):
 class Window:
     """The tables and bytes of one run of the kernels."""
 
-    input: NDArray[np.uint8]
+    pieces: tuple[Buffer, ...]
+    """The stored bytes, which lie one behind the other on the device."""
+    input_size: int
+    """How many these are."""
     blocks: NDArray[Any]
     block_owners: NDArray[np.uint32]
     """The block of each stream."""
@@ -159,6 +162,13 @@ class Window:
     offsets: Ints
     room: int
     """The size of each of the two buffers for decoded bytes."""
+
+    def write_input(self, out: NDArray[np.uint8]) -> None:
+        """Write the stored bytes into memory that has room for them: the only copy of them."""
+        at = 0
+        for piece in self.pieces:
+            out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
 
     @property
     def refers(self) -> bool:
@@ -273,7 +283,8 @@ class WindowBuilder:
         boxes["first_unit"] = np.cumsum(units) - units
         owners = [np.full(count, owner, np.uint32) for owner, count in self._chunk_owners]
         return Window(
-            input=np.frombuffer(b"".join(self._input), np.uint8),
+            pieces=tuple(self._input),
+            input_size=self._input_size,
             blocks=blocks,
             block_owners=np.repeat(np.arange(len(blocks), dtype=np.uint32), streams),
             chunk_owners=_joined(owners, np.dtype(np.uint32)),

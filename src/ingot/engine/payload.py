@@ -254,10 +254,10 @@ class PayloadEngine(Engine):
             return
         numbers = runs.touched(step)
         if layout is not None:
-            while window := list(islice(numbers, self._window())):
+            while window := list(islice(numbers, self.window())):
                 self._read_natively(layout[0], runs, units, window)
             return
-        while window := list(islice(numbers, self._window())):
+        while window := list(islice(numbers, self.window())):
             decoded = self._decoded([(number,) for number in window])
             for number, chunk in zip(window, decoded, strict=True):
                 begin = number * step
@@ -272,7 +272,7 @@ class PayloadEngine(Engine):
         units = memory.reshape(-1).view(np.uint8).view(self.dtype)
         (size,), (step,) = self.shape, self.chunks.schema.chunks
         numbers = runs.touched(step)
-        while window := list(islice(numbers, self._window())):
+        while window := list(islice(numbers, self.window())):
             decoded = self._decoded_around([(number,) for number in window], failures)
             for number, chunk in zip(window, decoded, strict=True):
                 begin, end = number * step, min(number * step + step, size)

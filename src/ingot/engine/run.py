@@ -84,6 +84,7 @@ __all__ = [
     "HANDED_OVER",
     "LOST",
     "READ_BY_KERNEL",
+    "BloscChunk",
     "ChunkContext",
     "ChunkFailure",
     "Engine",
@@ -288,7 +289,7 @@ class Engine:
                 if only is not None or report is not None:
                     if self.options.damaged == "fill" and sparse.lost_files(self.chunks, selection):
                         return self._read_around(selection)
-                    self._refuse_missing(selection)
+                    self.refuse_missing(selection)
             if self.plain is not self.dtype:
                 result = result.view(self.dtype)
             return selection.finish(result)
@@ -296,7 +297,7 @@ class Engine:
             if self.options.damaged == "fill":
                 return self._read_around(selection)
             if self.options.missing == "error":
-                self._refuse_missing(selection)
+                self.refuse_missing(selection)
             only = self._stored_numbers(selection)
             if only is None:
                 result = kernel.new_result(selection.engine_shape, self.plain)
@@ -358,7 +359,7 @@ class Engine:
                 found.append(None)
         return found
 
-    def _refuse_missing(self, selection: Selection) -> None:
+    def refuse_missing(self, selection: Selection) -> None:
         """Raise `CorruptionError` for a chunk that is lost, or not stored where the options say so.
 
         Only a manifest tells a lost chunk from one that was never written.
@@ -798,7 +799,7 @@ class Engine:
     def stored_chunks(self, coords: Iterable[Coords]) -> Iterator[tuple[Coords, NDArray[Any]]]:
         """Yield each of the given chunks that is stored; the arrays may be read-only."""
         chosen = iter(coords)
-        while window := list(islice(chosen, self._window())):
+        while window := list(islice(chosen, self.window())):
             for each, chunk in zip(window, self._decoded(window), strict=True):
                 if chunk is not None:
                     yield each, chunk
@@ -996,7 +997,7 @@ class Engine:
     def verify_chunks(self, coords: Iterable[Coords]) -> Iterator[ChunkFailure]:
         """Read chunks, and yield those that cannot be read."""
         chosen = iter(coords)
-        while window := list(islice(chosen, self._window())):
+        while window := list(islice(chosen, self.window())):
             signals.check()
             try:
                 for _ in self._decoded(window):
@@ -1228,7 +1229,7 @@ class Engine:
             result[...] = fill
             rows = plan.rows_of(selection, grid, found)
         absent = False
-        while window := list(islice(rows, self._window())):
+        while window := list(islice(rows, self.window())):
             coords = [row.coords for row in window]
             decoded: Iterable[NDArray[Any] | None] = (
                 self._decoded(coords)
@@ -1243,7 +1244,7 @@ class Engine:
         if found is not None and failures is not None:
             failures += self._lost(selection)
         if (absent or found is not None) and not failures:
-            self._refuse_missing(selection)
+            self.refuse_missing(selection)
 
     def _merged(
         self, rows: Iterator[Row], values: NDArray[Any] | None
@@ -1253,7 +1254,7 @@ class Engine:
         Without values the fill value is assigned.
         """
         grid, fill = self.chunks.schema.grid, kernel.fill_item(self.chunks.schema)
-        while window := list(islice(rows, self._window())):
+        while window := list(islice(rows, self.window())):
             kept = [row for row in window if not row.covers(grid.valid_shape(row.coords))]
             coords = [row.coords for row in kept]
             decoded = iter(zip(coords, self._decoded(coords), strict=True))
@@ -1267,7 +1268,7 @@ class Engine:
                 row.put(chunk, fill if values is None else row.gather(values))
                 yield row.coords, chunk
 
-    def _window(self) -> int:
+    def window(self) -> int:
         """Return how many chunks, with their rows of a plan, the memory window holds."""
         schema = self.chunks.schema
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
@@ -1281,7 +1282,28 @@ class Engine:
 
     def _decoded(self, coords: Sequence[Coords]) -> Iterator[NDArray[Any] | None]:
         """Yield chunks, which may be read-only; None where every item is the fill value."""
-        fetched = self.fetch(coords)
+        return self.decoded(coords, self.fetch(coords))
+
+    def blosc_chunk(self, coords: Coords, fetched: "Fetched") -> "BloscChunk | None":
+        """Return a fetched chunk as Blosc has it, after comparing its checksum.
+
+        None where the array has another codec, or the chunk another form.
+        """
+        schema = self._before.schema
+        if not isinstance(fetched.data, bytes):
+            return None
+        spec = schema.spec(coords)
+        coding = schema.chain.native_coding(spec)
+        if coding is None or coding.kind not in ("blosc", "blosc2"):
+            return None
+        with ChunkContext(self.chunks, coords, fetched.location):
+            bare = schema.chain.unframed(fetched.data, spec)
+        return None if bare is None else BloscChunk(bare.data, spec.shape, coding.axes)
+
+    def decoded(
+        self, coords: Sequence[Coords], fetched: Sequence["Fetched"]
+    ) -> Iterator[NDArray[Any] | None]:
+        """Yield fetched chunks decoded; None where every item is the fill value."""
         schema = self._before.schema
         coder = None if self._cache is not None else self.chunk_coder()
         if coder is None:
@@ -1415,6 +1437,14 @@ class Fetched(NamedTuple):
     identity: Hashable = None
     lost: bool = False
     """Whether it is not stored although the manifest of the array names it."""
+
+
+class BloscChunk(NamedTuple):
+    """The bytes of a Blosc chunk, the shape of its items, and their axes, the slowest first."""
+
+    data: Buffer
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
 
 
 _ABSENT: Final = Fetched(Inline(b""), None)

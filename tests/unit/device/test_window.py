@@ -49,7 +49,7 @@ def test_only_needed_blocks_are_taken() -> None:
     assert window.blocks["target"].tolist() == [0, 8000]
     stored = window.blocks["source_end"] - window.blocks["source"]
     assert stored.tolist() == sizes[[1, 3]].tolist()
-    assert window.input.size == sizes[[1, 3]].sum()
+    assert window.input_size == sizes[[1, 3]].sum()
     assert window.room == 12_000
     assert window.chunk_owners.tolist() == [7, 7]
     assert window.block_owners.tolist() == [0] * 4 + [1] * 4
@@ -94,7 +94,7 @@ def test_repeated_values_take_no_more_input_than_the_value() -> None:
     staged = builder.add_chunk(0, chunk, 3_000_000, spans((100, 2_000_000)))
     window = builder.build()
     assert staged is not None
-    assert (staged.start, window.input.tobytes()) == (-99, b"spa")
+    assert (staged.start, b"".join(window.pieces)) == (-99, b"spa")
     assert len(window.blocks) > 10
     assert window.blocks["nbytes"].sum() == window.room == 2_000_000 - 99
 
@@ -129,3 +129,15 @@ def test_the_chunks_of_failed_streams_are_named() -> None:
     assert window.chunk_owners.tolist() == [3, 3, 5, 5, 9, 9]
     assert window.failed(np.array([0, 0, 0, 2, 6, 0], np.uint32)) == [5, 9]
     assert not window.failed(np.zeros(6, np.uint32))
+
+
+def test_the_input_is_written_once_and_whole() -> None:
+    builder = WindowBuilder()
+    builder.add_plain(0, b"spam")
+    builder.add_chunk(1, chunk_of(), len(DATA), spans((4000, 8000)))
+    builder.add_plain(2, memoryview(b"eggs"))
+    window = builder.build()
+    memory = np.zeros(window.input_size + 1, np.uint8)
+    window.write_input(memory)
+    assert memory.tobytes() == b"".join(window.pieces) + b"\0"
+    assert memory.tobytes().startswith(b"spam")

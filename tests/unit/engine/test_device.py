@@ -1,0 +1,184 @@
+"""Reading onto a device: errors, absent chunks, options, and chunks that the device refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import Limits, Options
+from ingot.engine.device import device_dtype
+from ingot.errors import ArgumentError, CorruptionError, DamageWarning, IngotError, UnsupportedError
+from ingot.stores import MemoryStore
+from tests.host_device import HostDevice, needs_compiler
+from tests.property.test_device_reads import same_items
+from tests.storage import content, put
+
+pytestmark = needs_compiler
+
+DATA = (np.arange(4000) // 3).astype("i4").reshape(40, 100)
+
+
+def stored(codec: str = "blosc:lz4:5:shuffle", **settings: object) -> MemoryStore:
+    store = MemoryStore()
+    ingot.array(DATA, store, chunks=(10, 100), codec=codec, format="zarr2", **settings)
+    return store
+
+
+def damage(store: MemoryStore, key: str, place: int) -> None:
+    data = bytearray(content(store)[key])
+    data[place] ^= 0x7F
+    put(store, {key: bytes(data)})
+
+
+def outcome(read: Callable[[], Any]) -> tuple[object, ...]:
+    """Return the items, or the class, the message and the notes of the error."""
+    try:
+        return (read().tolist(),)
+    except IngotError as error:
+        return type(error), str(error), error.__notes__
+
+
+@pytest.mark.parametrize("place", [2, 4, 12, 16, 21, 40, 100, -1])
+def test_damage_is_refused_as_without_a_device(place: int) -> None:
+    store = stored()
+    damage(store, "2.0", place)
+    array = ingot.open(store)
+    expected = outcome(lambda: array[15:25])
+    assert outcome(lambda: array.read(slice(15, 25), device=HostDevice())) == expected
+    assert same_items(array.read(slice(0, 20), device=HostDevice()), DATA[:20])
+    if len(expected) > 1:
+        assert "in chunk (2, 0), key '2.0'" in str(expected[2])
+
+
+@pytest.mark.parametrize("kind", ["bcolz", "blsk"])
+def test_checksums_are_compared_first(kind: str) -> None:
+    """A byte of items that are stored as they are changes, which no decoder can notice."""
+    store = MemoryStore()
+    noise = np.random.default_rng(1).integers(0, 2**31, (40, 100))
+    ingot.array(noise, store, chunks=10, format=kind, codec="blosc:lz4:5:noshuffle")
+    files = content(store)
+    key = max(files, key=lambda name: len(files[name]))
+    damage(store, key, len(files[key]) // 3)
+    array = ingot.open(store)
+    expected, found = outcome(lambda: array[...]), outcome(lambda: array.read(device=HostDevice()))
+    assert found[0] == expected[0] == CorruptionError
+    assert found[2] == expected[2]
+
+
+def test_the_cpu_decides_on_chunks_that_the_device_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device, refused = HostDevice(), []
+    run = HostDevice.submit
+
+    def submit(self, window, result):  # type: ignore[no-untyped-def]
+        statuses = run(self, window, result)()
+        if not refused:
+            refused.append(window.chunk_owners.max())
+            result[...] = -1
+            statuses[window.chunk_owners[window.block_owners] == refused[0]] = 5
+        return lambda: statuses
+
+    array = ingot.open(stored(), options=Options(limits=Limits(window_bytes=1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(HostDevice, "submit", submit)
+        assert same_items(array.read(slice(20, 40), device=device), DATA[20:])
+    assert refused == [0]
+
+
+def test_windows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[int] = []
+    run = HostDevice.submit
+
+    def submit(self, window, result):  # type: ignore[no-untyped-def]
+        rooms.append(window.room)
+        return run(self, window, result)
+
+    monkeypatch.setattr(HostDevice, "submit", submit)
+    array = ingot.open(stored(), options=Options(limits=Limits(window_bytes=8000)))
+    assert same_items(array.read(device=HostDevice()), DATA)
+    assert rooms == [8000, 8000]
+
+
+def test_absent_chunks_hold_the_fill_value() -> None:
+    array = ingot.create(shape=(40, 100), dtype=">i4", chunks=(10, 30), fill=-7, format="zarr3")
+    array[5:12] = DATA[5:12]
+    assert same_items(array.read(device=HostDevice()), array[...])
+    strict = Options(missing="error")
+    store = MemoryStore()
+    sparse = ingot.create(store, shape=100, dtype="i4", chunks=10, options=strict)
+    sparse[20:30] = 1
+    assert same_items(sparse.read(slice(20, 30), device=HostDevice()), np.ones(10, "i4"))
+    with pytest.raises(CorruptionError, match="not stored, and missing chunks are refused"):
+        sparse.read(device=HostDevice())
+
+
+def test_few_chunks_of_a_huge_grid() -> None:
+    array = ingot.create(shape=(30_000, 3000), dtype="u1", chunks=(1, 3000), fill=9)
+    array[777] = 5
+    found = array.read(device=HostDevice())
+    assert found[777].tolist() == [5] * 3000
+    assert (np.delete(found, 777, 0) == 9).all()
+
+
+def test_damaged_chunks_are_filled_where_that_is_asked_for() -> None:
+    store = stored()
+    damage(store, "2.0", 4)
+    array = ingot.open(store, options=Options(damaged="fill"))
+    with pytest.warns(DamageWarning):
+        found = array.read(device=HostDevice())
+    assert same_items(found[:20], DATA[:20])
+    assert not found[20:30].any()
+
+
+def test_cached_chunks_are_read() -> None:
+    array = ingot.open(stored(), options=Options(cache_bytes=1 << 20))
+    for _ in range(2):
+        assert same_items(array[3], DATA[3])
+        assert same_items(array.read(slice(2, 30), device=HostDevice()), DATA[2:30])
+
+
+def test_files_are_read(tmp_path: Path) -> None:
+    array = ingot.array(DATA, tmp_path / "a", chunks=(7, 30), shards=(14, 60))
+    assert same_items(
+        array.read((slice(3, 33), slice(5, 99, 2)), device=HostDevice()), DATA[3:33, 5:99:2]
+    )
+
+
+def test_out_must_fit() -> None:
+    array = ingot.open(stored())
+    device = HostDevice()
+    with pytest.raises(
+        ArgumentError, match=r"out is float64\[100\], the selection is int32\[100\]"
+    ):
+        array.read(0, device=device, out=np.zeros(100))
+    reversed_out = np.zeros((40, 100), "i4")[::-1]
+    array.read(device=device, out=reversed_out)
+    assert same_items(reversed_out, DATA)
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "S4", "V3", [("a", "i4")]])
+def test_types_that_no_device_has(dtype: object) -> None:
+    array = ingot.create(shape=3, dtype=dtype)
+    with pytest.raises(UnsupportedError, match="cannot be read onto a device"):
+        array.read(device=HostDevice())
+    with pytest.raises(UnsupportedError):
+        device_dtype(np.dtype(np.longdouble))
+
+
+def test_columns() -> None:
+    table = ingot.table({"a": [1.5, 2.5, 3.5], "b": [1, None, 3]})
+    assert same_items(table["a"].read(device=HostDevice()), np.array([1.5, 2.5, 3.5]))
+    for read in (table["b"].read, lambda device: list(table["b"].blocks(device=device))):
+        with pytest.raises(UnsupportedError, match="column 'b' has nulls"):
+            read(device=HostDevice())
+
+
+def test_blocks_inside_a_transaction_see_it() -> None:
+    array = ingot.array(np.arange(10), chunks=4)
+    with array.transaction():
+        array[:] = 5
+        assert all((block == 5).all() for _, block in array.blocks(device=HostDevice()))
