@@ -12,6 +12,7 @@ use crate::chunk::encode::{Packer, Recipe, encode};
 use crate::chunk::header::{EXTENDED_BYTES, HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::files::gains_by_reserving;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, out_of_memory, push, reserved};
 use std::fs::File;
@@ -363,7 +364,7 @@ impl<'a> Space<'a> {
     const STEP: u64 = 64 << 20;
 
     fn new(file: &'a File, size: u64) -> Self {
-        Self { file, size, end: Mutex::new(if is_of_use(file) { 0 } else { size }) }
+        Self { file, size, end: Mutex::new(if gains_by_reserving(file) { 0 } else { size }) }
     }
 
     /// Set space aside for the bytes up to `place`, which were decoded.
@@ -386,20 +387,8 @@ impl<'a> Space<'a> {
 }
 
 #[cfg(target_os = "linux")]
-fn is_of_use(file: &File) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    // In memory it would take longer.
-    rustix::fs::fstatfs(file).is_ok_and(|facts| facts.f_type != TMPFS)
-}
-
-#[cfg(target_os = "linux")]
 fn set_aside(file: &File, start: u64, size: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), start, size)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_of_use(_: &File) -> bool {
-    false
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -592,8 +592,10 @@ struct Prefetch {
 }
 
 impl Prefetch {
-    /// So many runs ahead memory is asked for.
-    const AHEAD: isize = 3;
+    /// Memory is asked for so many runs ahead, and more of them as long as they are no more than so many bytes.
+    const LEAST_AHEAD: usize = 3;
+    const MOST_AHEAD: usize = 8;
+    const BYTES_AHEAD: usize = 4096;
 
     fn new(memory: *const u8, bytes: usize) -> Self {
         Self { memory, bytes, last: None }
@@ -603,7 +605,8 @@ impl Prefetch {
     #[inline]
     fn next(&mut self, offset: isize, bytes: usize) {
         let Some(last) = self.last.replace(offset) else { return };
-        let Ok(ahead) = usize::try_from(offset + Self::AHEAD * (offset - last)) else { return };
+        let runs = (Self::BYTES_AHEAD / bytes.max(1)).clamp(Self::LEAST_AHEAD, Self::MOST_AHEAD);
+        let Ok(ahead) = usize::try_from(offset + runs as isize * (offset - last)) else { return };
         if ahead + bytes > self.bytes {
             return;
         }

@@ -58,10 +58,22 @@ impl Recipe {
         if self.typesize > 255 {
             self.typesize = 1;
         }
-        let unit = if self.blocksize == 0 { 8 * self.typesize } else { self.typesize };
-        let wanted = if self.blocksize == 0 { BLOCK_BYTES } else { self.blocksize };
+        let chosen = self.blocksize == 0;
+        let unit = if chosen { 8 * self.typesize } else { self.typesize };
+        let wanted = if chosen { BLOCK_BYTES } else { self.blocksize };
         self.blocksize = (wanted / unit * unit).max(self.typesize).min(nbytes.max(1));
+        if chosen && self.splits() {
+            self.blocksize = self.even_blocksize(nbytes);
+        }
         Ok(self)
+    }
+
+    /// A block size, little below the one at hand, of which `nbytes` is a multiple, if there is one: a
+    /// shorter block at the end of a chunk would not be split.
+    fn even_blocksize(&self, nbytes: usize) -> usize {
+        let fewest = nbytes.div_ceil(self.blocksize);
+        let count = (fewest..=fewest + fewest / 8).find(|count| nbytes.is_multiple_of(count * self.typesize));
+        count.map_or(self.blocksize, |count| nbytes / count)
     }
 
     /// The same recipe with a least gain, so that reading stays fast: below it, the copies of LZ4 are
@@ -484,6 +496,20 @@ mod tests {
             assert!(!other.encoded(&header), "{other:?}");
         }
         assert!(!recipe.encoded(&Header { version: VERSION - 1, ..header }));
+    }
+
+    #[test]
+    fn chunks_are_divided_evenly_where_blocks_are_split() {
+        let recipe =
+            Recipe { codec: Codec::Lz4, level: 5, filter: Filter::Shuffle, typesize: 4, blocksize: 0, gain: 0 };
+        let size = |recipe: Recipe, nbytes: usize| recipe.settled(nbytes, HEADER_BYTES).unwrap().blocksize;
+        assert_eq!(size(recipe, 3_125_000), 125_000);
+        assert_eq!(size(recipe, 2 * 100_000), 100_000);
+        assert_eq!(size(recipe, 8 << 20), BLOCK_BYTES);
+        // 24 blocks would do, and 25, 26 and 27: no such number divides the items.
+        assert_eq!(size(recipe, 3_125_004), BLOCK_BYTES);
+        assert_eq!(size(Recipe { filter: Filter::Bitshuffle, ..recipe }, 3_125_000), BLOCK_BYTES);
+        assert_eq!(size(Recipe { blocksize: 1 << 16, ..recipe }, 3_125_000), 1 << 16);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod version_probe;
 pub mod writer_lock;
 
 pub use extent::{Bytes, Extent};
-pub use root::{Renamed, Root, reserve};
+pub use root::{Renamed, Root, gains_by_reserving, reserve};
 
 use crate::error::{Error, Kind, Outcome};
 use std::io;

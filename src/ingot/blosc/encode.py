@@ -87,6 +87,8 @@ def compress(
     typesize = typesize if typesize <= 255 else 1
     block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
     split = _splits_1(codec, filter, typesize, block_bytes)
+    if split and not blocksize:
+        block_bytes = _even_block_bytes(source.size, typesize, block_bytes)
     flags = _FILTER_FLAGS[filter] | (0 if split else UNSPLIT)
     flags |= CODECS[codec] << 5
     body = b""
@@ -278,6 +280,20 @@ def _choose_block_bytes(nbytes: int, typesize: int, requested: int) -> int:
     unit = typesize if requested else 8 * typesize
     wanted = (requested or _DEFAULT_BLOCK_BYTES) // unit * unit
     return min(max(wanted, typesize), nbytes)
+
+
+def _even_block_bytes(nbytes: int, typesize: int, block_bytes: int) -> int:
+    """Return a block size, little below the given one, of which ``nbytes`` is a multiple.
+
+    A shorter block at the end of a chunk would not be split. Where there is no such size, the given
+    one is returned.
+
+    >>> _even_block_bytes(3_125_000, 4, 131_072), _even_block_bytes(3_125_004, 4, 131_072)
+    (125000, 131072)
+    """
+    fewest = -(-nbytes // block_bytes)
+    counts = range(fewest, fewest + fewest // 8 + 1)
+    return next((nbytes // n for n in counts if nbytes % (n * typesize) == 0), block_bytes)
 
 
 def _splits_1(codec: str, filter: str, typesize: int, block_bytes: int) -> bool:

@@ -126,6 +126,25 @@ def test_the_block_size_is_whole_items(
 
 @on_each_kernel
 @pytest.mark.parametrize(
+    ("nbytes", "filters", "expected"),
+    [
+        (3_125_000, ["shuffle"], 125_000),  # 25 blocks
+        (3_125_004, ["shuffle"], 131_072),  # 24 to 27 blocks cannot be equal
+        (200_000, ["shuffle"], 100_000),
+        (3_125_000, ["bitshuffle"], 131_072),
+    ],
+)
+def test_blocks_that_are_split_are_equal_where_that_costs_little(
+    nbytes: int, filters: list[str], expected: int
+) -> None:
+    raw = np.arange(nbytes // 4, dtype="<u4").tobytes()
+    chunk = blosc.compress(raw, typesize=4, codec="lz4", filters=filters)
+    assert ChunkHeader.parse(chunk).blocksize == expected
+    assert blosc.decompress(chunk) == raw
+
+
+@on_each_kernel
+@pytest.mark.parametrize(
     ("typesize", "codec", "filters", "blocksize", "split"),
     [
         (4, "lz4", ["shuffle"], None, True),

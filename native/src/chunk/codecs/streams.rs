@@ -24,6 +24,7 @@ pub struct Codecs {
     steady: Vec<u8>,
     blosclz: blosclz::Table,
     lz4_marks: Vec<lookup::Mark>,
+    lz4_places: Option<lz4::encode::Places>,
 }
 
 /// A dictionary made ready for one codec at one level.
@@ -380,15 +381,23 @@ impl Codecs {
     pub fn encode(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
         match codec {
             Codec::BloscLz => blosclz::encode(source, out, level, &mut self.blosclz),
-            // The acceleration that C-Blosc gives each level.
-            Codec::Lz4 => {
-                lz4::encode_run(source, out).or_else(|| lzzzz::lz4::compress(source, out, 10 - i32::from(level)).ok())
-            }
+            Codec::Lz4 => self.encode_lz4(level, source, out),
             Codec::Lz4Hc => lzzzz::lz4_hc::compress(source, out, i32::from(level)).ok(),
             Codec::Snappy => encode_snappy(source, out),
             Codec::Zlib => self.encode_zlib(level, source, out),
             Codec::Zstd => self.encode_zstd(zstd_level(level), source, out),
         }
+    }
+
+    fn encode_lz4(&mut self, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        // The acceleration that C-Blosc gives each level.
+        let acceleration = 10 - level;
+        lz4::encode_run(source, out).or_else(|| {
+            if source.len() < lz4::encode::LEAST {
+                return lzzzz::lz4::compress(source, out, i32::from(acceleration)).ok();
+            }
+            lz4::encode::encode(source, out, usize::from(acceleration), self.lz4_places.get_or_insert_default())
+        })
     }
 
     fn encode_zstd(&mut self, level: i32, source: &[u8], out: &mut [u8]) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! LZ4 blocks: decoded as far as wanted, and runs recognised without decoding.
+//! LZ4 blocks: encoded, decoded as far as wanted, and runs recognised without decoding.
 //!
 //! The C library accepts one thing that the format forbids: a copy from zero bytes back. It writes
 //! zeros for it, except where only the start of a block is decoded: there it leaves the old contents
@@ -11,6 +11,7 @@
 //! token [more literals] literals distance(u16) [more copied]      ... the last: token literals
 //! ```
 
+pub mod encode;
 pub mod lookup;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
