@@ -170,25 +170,46 @@ class _Reader:
 
 
 def _table(reader: _Reader, header: VarlenHeader) -> tuple[int, PackTable | None]:
-    """Return where packs begin, and the entries of the table, unless it was never written."""
+    """Return where packs begin, and the entries of the table, unless the packs tell as much."""
     start, entry = header.table_start, header.entry_bytes
-    used = 0 if header.count == UNKNOWN else header.count * entry
-    if start + used > reader.size:
-        used = 0
-    at = start + used
+    if header.count == UNKNOWN:
+        used, begin = _written(reader, header)
+        # Nulls have no chunks: only the table knows of them.
+        wanted = 0 if header.packed else used
+    else:
+        used = header.count if start + header.count * entry <= reader.size else 0
+        begin = _behind_unused(reader, start + used * entry, entry)
+        wanted = used
+    if not wanted:
+        return begin, None
+    return begin, PackTable.parse(reader.bytes(start, wanted * entry), wanted, packed=header.packed)
+
+
+def _written(reader: _Reader, header: VarlenHeader) -> tuple[int, int]:
+    """Return how many entries a writer that did not finish has written, and where packs begin."""
+    start, entry = header.table_start, header.entry_bytes
+    used, bound = 0, reader.size
+    while start + (used + 1) * entry <= bound:
+        place = int.from_bytes(reader.bytes(start + used * entry, 8), "little", signed=True)
+        null = place == NULL and not header.packed
+        if not null and not start + entry <= place < reader.size:
+            break
+        bound = bound if null else min(bound, place)
+        used += 1
+    return used, min(bound, _behind_unused(reader, start + used * entry, entry))
+
+
+def _behind_unused(reader: _Reader, at: int, entry: int) -> int:
+    """Return where the entries of the table end that were never written."""
     while at < reader.size:
         window = reader.bytes(at, _WINDOW // entry * entry)
         filled = np.flatnonzero(np.frombuffer(window, np.uint8) != 0xFF)
         if len(filled):
-            at += int(filled[0]) // entry * entry
-            break
+            return at + int(filled[0]) // entry * entry
         if not window:
             break
         at += len(window)
-    if not used:
-        return at, None
-    data = reader.bytes(start, used)
-    return at, PackTable.parse(data, used // entry, packed=header.packed)
+    return at
 
 
 def _matched(
@@ -229,6 +250,10 @@ def _matched(
         empty = []
     while chosen and chosen[-1] is None:
         chosen.pop()
+    if header.count == UNKNOWN:
+        # An item is written before its entry.
+        last = max((each.start for each in chosen if each is not None), default=0)
+        chosen += [each for each in spare if each.start > last]
     if any(each is None for each in chosen):
         if header.packed or not drop:
             return None, 0, 0, ""

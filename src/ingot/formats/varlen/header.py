@@ -174,8 +174,8 @@ class VarlenHeader:
                 "varlen header: the number of entries is -1: the writer of the file did not finish"
             )
             error.add_note(
-                "the packs that were written are still in the file; write the items again, or "
-                "read the chunks of the file one by one with ingot.blosc"
+                "the packs that were written are still in the file: ingot.repair reads every item "
+                "that was written whole; or write the items again"
             )
             raise error
         room = (size - self.table_start) // self.entry_bytes

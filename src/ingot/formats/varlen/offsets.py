@@ -106,7 +106,10 @@ class PackTable:
         if (used == UNUSED).any():
             number = int(np.flatnonzero(starts == UNUSED)[0])
             error = CorruptionError(f"varlen table: entry {number} is -1, it was never written")
-            error.add_note("the writer of the file did not finish")
+            error.add_note(
+                "the writer of the file did not finish: ingot.repair reads every item that was "
+                "written whole"
+            )
             raise error
         outside = (used < begin) | (used > size - least)
         if outside.any():

@@ -62,6 +62,26 @@ def test_every_whole_item_of_an_unfinished_file_is_read(path):
     assert len(found) >= int(file.bounds[-2]) if file.header.packed else len(ITEMS) - 8
 
 
+@pytest.mark.parametrize("written", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_writer_that_filled_the_table_as_it_went_loses_no_whole_item(tmp_path, packed, written):
+    # As the document of the format has it: entries are -1 until they are written, the count comes
+    # last. A null has an entry only.
+    items = [*ITEMS[:200], *([None] if not packed else []), *ITEMS[200:]]
+    path = tmp_path / "a.blv"
+    ingot.ragged(items, path, packed=packed, pack_bytes=2048)
+    file, data = file_of(path), bytearray(path.read_bytes())
+    data[16:24], data[28:32] = b"\xff" * 8, bytes(4)
+    header = file.header
+    kept = int(header.count * written)
+    start, end = header.table_start + kept * header.entry_bytes, file.begin
+    data[start:end] = b"\xff" * (end - start)
+    path.write_bytes(data)
+    # A null is lost with its entry.
+    known = items if packed or kept > 200 else [item for item in items if item is not None]
+    assert mended(path) == known
+
+
 def test_a_file_that_is_cut_short_keeps_the_items_in_front(path):
     os.truncate(path, path.stat().st_size - 300)
     found = mended(path)

@@ -84,7 +84,7 @@ def test_a_file_that_was_not_finished_is_refused() -> None:
     assert unfinished[16:24] == b"\xff" * 8
     with pytest.raises(CorruptionError, match="did not finish") as caught:
         ingot.open(MemoryStore({"data.blv": unfinished + bytes(500)}))
-    assert any("write the items again" in note for note in caught.value.__notes__)
+    assert any("ingot.repair" in note for note in caught.value.__notes__)
     # The header of one that names a number, but no places.
     meta = by_hand.document({"dtype": "bytes", "shape": [1]})
     front = by_hand.header(1, len(meta), options=0x17) + meta + by_hand.entry(-1)

@@ -82,7 +82,7 @@ def test_claims_are_compared_with_the_size_of_the_file() -> None:
 def test_a_file_that_was_not_finished_is_refused_with_a_hint() -> None:
     with pytest.raises(CorruptionError, match="did not finish") as caught:
         VarlenHeader(-1, 16).check(1000)
-    assert "still in the file" in caught.value.__notes__[0]
+    assert "ingot.repair" in caught.value.__notes__[0]
 
 
 def test_the_checksum_covers_all_before_the_packs() -> None:
