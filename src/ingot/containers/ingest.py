@@ -48,6 +48,7 @@ __all__ = [
     "is_null",
     "item_blocks",
     "items_of",
+    "of_listed",
     "retyped_values",
     "row_dtype",
     "rows_of",
@@ -372,11 +373,29 @@ def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     )
     if single or not isinstance(values, Iterable):
         raise ArgumentError(f"column {name!r} is one value, not an array of them")
-    return RaggedArray.of(values, kind, f"column {name!r}")
+    return of_listed(values, kind, f"column {name!r}")
+
+
+def of_listed(
+    values: Iterable[object], kind: ItemKind | None = None, where: str = "items"
+) -> RaggedArray:
+    """Return values as variable-length items; `is_null` says which of them are null.
+
+    >>> of_listed(["a", np.ma.masked]).to_list()
+    ['a', None]
+    """
+    given = values if isinstance(values, Sequence | np.ndarray | RaggedArray) else list(values)
+    try:
+        return RaggedArray.of(given, kind, where)
+    except ArgumentError:
+        # Other nulls than None are rare, and a look at every item takes long.
+        if not any(each is not None and is_null(each) for each in given):
+            raise
+    return RaggedArray.of([None if is_null(each) else each for each in given], kind, where)
 
 
 def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
-    """Return many values in any form as variable-length items; None is a null.
+    """Return many values in any form as variable-length items.
 
     >>> items_of(letter * 2 for letter in "ab").to_list()
     ['aa', 'bb']
@@ -392,7 +411,7 @@ def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
     )
     if single or not isinstance(values, Iterable):
         raise ArgumentError("items: one item is given, not a list of them")
-    return RaggedArray.of(values, kind)
+    return of_listed(values, kind)
 
 
 def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Iterator[RaggedArray]:
@@ -406,7 +425,7 @@ def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Itera
     first = 0
     while True:
         block = _block(values)
-        while kind is None and all(each is None for each in block):
+        while kind is None and all(map(is_null, block)):
             more = _block(values)
             block += more
             if not more:
@@ -414,7 +433,7 @@ def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Itera
         if not block and (first or kind is not None):
             return
         where = "items" if not first else f"items from {first} on"
-        items = RaggedArray.of(block, kind, where)
+        items = of_listed(block, kind, where)
         kind = items.kind
         first += len(block)
         yield items
@@ -447,7 +466,7 @@ def fitted_values(
         if isinstance(column, ItemKind):
             values = _taken_over(values, name, column)
             if _is_one(values, column):
-                found[name] = RepeatedItem(RaggedArray.of([values], column, f"column {name!r}"))
+                found[name] = RepeatedItem(of_listed([values], column, f"column {name!r}"))
             else:
                 found[name] = fitted_items(values, column, name)
             continue
@@ -682,7 +701,8 @@ def _made(values: object, name: str, ragged: bool) -> Values:
     if isinstance(values, LogicalArray):
         return values
     if isinstance(values, list | tuple) and arrow.is_dated(_first(values)):
-        return cast(Values, arrow.of_objects(name, values))
+        plain = [None if is_null(each) else each for each in values]
+        return cast(Values, arrow.of_objects(name, plain))
     if ragged:
         found = values if isinstance(values, RaggedArray) else _variable(values, name)
         if found is not None:
@@ -725,8 +745,8 @@ def _taken_over(values: object, name: str, kind: ItemKind | None = None) -> obje
 
 
 def _first(values: Sequence[Any]) -> Any:
-    """Return the first value that is not None; None if there is none."""
-    return next((each for each in values if each is not None), None)
+    """Return the first value that is not null; None if there is none."""
+    return next((each for each in values if not is_null(each)), None)
 
 
 def _variable(values: object, name: str) -> RaggedArray | None:
@@ -741,7 +761,7 @@ def _variable(values: object, name: str) -> RaggedArray | None:
         return None
     first = _first(listed)
     if isinstance(first, str | bytes | bytearray | memoryview | Mapping):
-        return RaggedArray.of(values, None, f"column {name!r}")
+        return of_listed(values, None, f"column {name!r}")
     if not isinstance(first, list | tuple | np.ndarray):
         return None
     try:
@@ -750,7 +770,7 @@ def _variable(values: object, name: str) -> RaggedArray | None:
             return None
     except ValueError:
         pass  # Rows of several lengths.
-    return RaggedArray.of(listed, None, f"column {name!r}")
+    return of_listed(listed, None, f"column {name!r}")
 
 
 def _is_mixed(rows: NDArray[Any], listed: Sequence[Any]) -> bool:
@@ -847,7 +867,7 @@ def _pairs(values: NullableArray) -> Iterator[tuple[Any, bool]]:
 
 def _is_one(values: object, kind: ItemKind) -> bool:
     """Return whether a value is one item, and not one for each row."""
-    if values is None:
+    if is_null(values):
         return True
     if kind.item is not None:
         # A row of numbers, and not a sequence of rows.

@@ -15,7 +15,7 @@ from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, ragged_info
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
-from ingot.containers.ingest import fitted_values, item_blocks, items_of, spread
+from ingot.containers.ingest import fitted_values, item_blocks, items_of, of_listed, spread
 from ingot.containers.read_ahead import blocks_ahead
 from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
@@ -173,7 +173,7 @@ class Ragged(Dataset[RaggedEngine]):
 
         def fitted(kind: ItemKind) -> Any:
             if single:
-                return RaggedArray.of([values], kind)
+                return of_listed([values], kind)
             return fitted_values({"items": values}, {"items": kind})["items"]
 
         given = fitted(kind)

@@ -195,12 +195,12 @@ def times(values: Sequence[Any], unit: str) -> Any:
 
 
 def is_dated(value: object) -> bool:
-    """Return whether a value is a date, a time of day or a decimal, of which Arrow has columns."""
-    return isinstance(value, datetime.date | datetime.time | Decimal)
+    """Return whether a value is a date, a time, a duration or a decimal, which Arrow knows."""
+    return isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal)
 
 
 def of_objects(name: str, values: Sequence[Any]) -> Any:
-    """Return dates, times of day or decimals as the values of a column; None is a null.
+    """Return dates, times, durations or decimals as the values of a column; None is a null.
 
     >>> of_objects("a", [Decimal("1.50"), None]).type
     DecimalType(precision=3, scale=2)
@@ -208,9 +208,18 @@ def of_objects(name: str, values: Sequence[Any]) -> Any:
     pyarrow = _pyarrow()
     try:
         found = pyarrow.array(values)
+        if any(map(_has_nanoseconds, values)):
+            # Those of pandas: Arrow takes objects for times of microseconds.
+            zone = {"tz": found.type.tz} if pyarrow.types.is_timestamp(found.type) else {}
+            kind = pyarrow.timestamp if zone else pyarrow.duration
+            found = pyarrow.array(values, kind("ns", **zone))
     except pyarrow.ArrowException as error:
         raise ArgumentError(f"column {name!r}: {error}") from None
     return _values(name, found)
+
+
+def _has_nanoseconds(value: object) -> bool:
+    return bool(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0))
 
 
 def objects(name: str, column: LogicalArray) -> Any:

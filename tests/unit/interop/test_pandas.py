@@ -1,5 +1,8 @@
 """Data frames of pandas from tables, with the types of both of its backends; narwhals on top."""
 
+import datetime
+from typing import Any
+
 import numpy as np
 import pandas
 import pytest
@@ -54,3 +57,60 @@ def test_narwhals_takes_the_stream() -> None:
     narwhals = pytest.importorskip("narwhals")
     frame = narwhals.from_arrow(ingot.table({"a": [1, 2, 3]}), backend="pyarrow")
     assert frame.filter(narwhals.col("a") > 1)["a"].to_list() == [2, 3]
+
+
+NULLS: dict[str, tuple[list[Any], str]] = {
+    "text": (["a", pandas.NA, "long text", None, pandas.NaT], "utf8"),
+    "text behind a null": ([pandas.NA, "a"], "utf8"),
+    "bytes": ([b"a", pandas.NA], "bytes"),
+    "rows": ([[1, 2], pandas.NA, [3]], "<i8"),
+    "rows of one length": ([pandas.NA, [1, 2]], "<i8"),
+    "json": ([{"a": 1}, pandas.NA], "json"),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_nulls_of_pandas_in_lists_of_items(name: str) -> None:
+    items, kind = NULLS[name]
+    expected = [None if each is pandas.NA or each is pandas.NaT else each for each in items]
+    table = ingot.table({"a": items})
+    wanted = kind if not kind.startswith("<") else np.dtype(kind)
+    assert table["a"].kind == wanted
+    found = ingot.ragged(items[:1], kind=kind)
+    found.append(items[1:])
+    found.append(each for each in items)
+    for column, due in ((table["a"], expected), (found, expected * 2)):
+        plain = [each.tolist() if isinstance(each, np.ndarray) else each for each in column]
+        assert plain == due
+
+
+def test_nulls_of_pandas_are_assigned_to_items() -> None:
+    table = ingot.table({"a": ["x", "y", "z"]})
+    table["a"][0] = pandas.NA
+    table.update([1], {"a": pandas.NA})
+    assert list(table["a"]) == [None, None, "z"]
+    table["a"][1:] = [pandas.NA, "w"]
+    assert list(table["a"]) == [None, None, "w"]
+
+
+def test_an_item_that_is_neither_null_nor_text_is_refused_by_its_place() -> None:
+    with pytest.raises(ValueError, match="item 2 is int"):
+        ingot.table({"a": ["x", pandas.NA, 3]})
+
+
+@pytest.mark.parametrize("null", [None, pandas.NaT, pandas.NA])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pandas.Timestamp("2020-01-01T00:00:00.000000001"),
+        pandas.Timestamp("2020-01-01T10:00:00.000000001", tz="Europe/Oslo"),
+        pandas.Timestamp("2020-01-01"),
+        pandas.Timedelta(1001, "ns"),
+        datetime.timedelta(days=1, microseconds=3),
+    ],
+)
+def test_lists_of_times_lose_neither_nanoseconds_nor_nulls(value: Any, null: object) -> None:
+    for items in ([value, null], [null, value]):
+        found = ingot.table({"a": items}).to_pandas()["a"]
+        assert found.isna().tolist() == [each is null for each in items]
+        assert found.dropna().tolist() == [value]
