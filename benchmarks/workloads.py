@@ -16,6 +16,7 @@ from benchmarks import (
     everywhere,
     extended,
     four,
+    gpu,
     groups,
     imports,
     many,
@@ -54,6 +55,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "everywhere": everywhere.run,
     "imports": imports.run,
     "cli": cli.run,
+    "gpu": gpu.run,
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
@@ -75,7 +77,7 @@ def choose(names: Sequence[str]) -> list[str]:
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
 arrays, four, many, memory, shards, tables, text, doors, blsk, compat, groups, commits, convert, \
-check, everywhere, imports, cli, chunks, scaling, all
+check, everywhere, imports, cli, gpu, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

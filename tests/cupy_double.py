@@ -61,6 +61,14 @@ class Context:
         """Wait for all that was started."""
 
 
+class Event(Context):
+    """A mark in a stream."""
+
+    def record(self, stream: object = None) -> object:
+        """Set the mark."""
+        return self
+
+
 class RawModule:
     """Kernels, compiled for the host."""
 
@@ -105,6 +113,8 @@ def _double(count: int) -> ModuleType:
     module.cuda = SimpleNamespace(
         Device=Context,
         Stream=Context,
+        Event=Event,
+        get_elapsed_time=lambda begin, end: 2.5,
         runtime=runtime,
         get_current_stream=Context,
         alloc_pinned_memory=bytearray,

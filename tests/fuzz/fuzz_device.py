@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from ingot import native
+from ingot.device.device import Device
 from ingot.errors import IngotError
 from tests.fuzz import fuzz_chunks
 from tests.fuzz.driver import (
@@ -25,7 +26,7 @@ from tests.host_device import COMPILER, HostDevice, decoded, sanitized, sanitize
 LARGEST = 1 << 20
 
 
-def attempt(device: HostDevice, seed: int, execution: int) -> None:
+def attempt(device: Device, seed: int, execution: int) -> None:
     """Decode the chunk of one execution, as a whole and in part."""
     chunk, choose = fuzz_chunks.damaged(seed, execution)
     nbytes = struct.unpack_from("<i", chunk, 4)[0] if len(chunk) >= 8 else 0

@@ -17,11 +17,13 @@ import pytest
 from ingot import blosc
 from ingot.blosc.chunk import Filter
 from ingot.blosc.header import ChunkHeader
+from ingot.device.device import Device
 from ingot.device.window import kernel_source
+from ingot.interop import cupy
 from tests.fuzz import fuzz_device
 from tests.golden import test_blosc2_chunks, test_blosc_chunks
 from tests.golden.test_blosc_chunks import Row
-from tests.host_device import HostDevice, decoded, needs_compiler, run_sanitized
+from tests.host_device import HostDevice, decoded, needs_compiler, needs_gpu, run_sanitized
 
 SEED = 20_260
 EXECUTIONS = 3000
@@ -43,7 +45,7 @@ def is_for_the_device(header: ChunkHeader) -> bool:
     return header.codec in ("lz4", "blosclz") and not header.variable and not header.has_dictionary
 
 
-def check_golden(device: HostDevice) -> None:
+def check_golden(device: Device) -> None:
     """Decode all golden chunks, as a whole and in part."""
     count = 0
     for row, chunk in golden():
@@ -66,6 +68,26 @@ def check_golden(device: HostDevice) -> None:
 def test_golden_chunks_decode_under_the_sanitizers() -> None:
     code = "from tests.parity import test_device_kernels as t; t.check_golden(t.HostDevice())"
     assert run_sanitized("-c", code) == "234 chunks\n"
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_reads_run_under_the_sanitizers() -> None:
+    """The property tests of reads, whose tables and offsets are made by the engine."""
+    tests = ("tests/property/test_device_reads.py", "tests/unit/engine/test_device.py")
+    assert "failed" not in run_sanitized("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+
+
+@needs_gpu
+def test_golden_chunks_decode_on_a_gpu() -> None:
+    check_golden(cupy.find("cuda"))
+
+
+@needs_gpu
+def test_damaged_chunks_are_refused_on_a_gpu() -> None:
+    device = cupy.find("cuda")
+    for execution in range(EXECUTIONS):
+        fuzz_device.attempt(device, SEED, execution)
 
 
 @needs_compiler

@@ -36,6 +36,8 @@ from benchmarks.settings import Settings
 from benchmarks.table import Column, Table, summarize
 from benchmarks.verify import WrongResultError
 from benchmarks.workloads import GROUPS, WORKLOADS, choose
+from tests.cupy_double import use_double
+from tests.host_device import needs_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
@@ -519,6 +521,17 @@ class TestCommand:
             assert "failed" not in {value for row in table["rows"] for value in row.values()}
             assert table["title"] in document.read_text()
         assert capsys.readouterr().out.rstrip().endswith("bars: none judged")
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_workload_of_a_gpu_runs_on_a_double(capsys):
+    with use_double():
+        assert main(["gpu", *QUICK]) == 0
+    out = capsys.readouterr().out
+    assert all(
+        words in out for words in ("Kernels alone", "From the page cache", "Batches of 64 random")
+    )
 
 
 def test_a_simulation_counts_what_its_protocol_does() -> None:

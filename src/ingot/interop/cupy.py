@@ -5,6 +5,7 @@ streams, so that one is copied while the one before is decoded. NVRTC compiles t
 are first needed; CuPy keeps the result on disk for each kind of GPU.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -119,6 +120,26 @@ class CudaDevice:
             return found[:-1]
 
         return wait
+
+    def measure(self, window: Window, result: Any, turns: int) -> float:
+        """Return the seconds that the kernels take for a window on the GPU, the best of some turns.
+
+        For benchmarks: reading, planning and copying are not counted.
+        """
+        cupy, stream, best = self._cupy, self._streams[0], math.inf
+        with cupy.cuda.Device(self._number), stream:
+            staged, parts = self._copied(window, stream)
+            for _ in range(turns):
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin.record(stream)
+                statuses = self._launch(window, parts, result)
+                end.record(stream)
+                end.synchronize()
+                best = min(best, cupy.cuda.get_elapsed_time(begin, end) / 1000)
+            if statuses.get(stream=stream).any():
+                raise AssertionError("a window that is measured has a stream that is not sound")
+        staged.clear()
+        return best
 
     def swap_bytes(self, result: Any, width: int) -> None:
         """Turn the bytes of all words of a result around."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.device.window import BoxAxis, WindowBuilder
 from ingot.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ingot.interop import cupy
 from tests.cupy_double import use_double
@@ -74,6 +75,18 @@ def test_the_gpus_are_described() -> None:
             "cuda:0 Double, 5 of 7 MiB free; cuda:1 Double, 5 of 7 MiB free; "
             "driver for CUDA 12.4, CuPy 0"
         )
+
+
+@needs_compiler
+def test_kernels_are_measured() -> None:
+    builder = WindowBuilder()
+    builder.add_plain(0, b"spam")
+    builder.add_box(0, 0, 1, 1, [BoxAxis(4, 1, 1)])
+    with use_double():
+        device = cupy.find("cuda")
+        result = device.empty((6,), np.dtype("u1"))
+        assert device.measure(builder.build(), result, 3) == 0.0025
+        assert result.tobytes() == b"ZspamZ"
 
 
 @needs_gpu
