@@ -2,6 +2,7 @@
 
     python -m attacks.losses                       every program, on every contestant
     python -m attacks.losses shards appends --runs 100
+    python -m attacks.losses --s3                  on an S3 server of its own (SeaweedFS)
 
 - `shards`: processes write chunks of one shard, each its own (zarr-python 3682).
 - `appends`: processes append batches to one array.
@@ -16,19 +17,22 @@ import argparse
 import multiprocessing
 import os
 import random
+import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from attacks.peers_card import in_child, silence
+from tests import seaweed
 
 __all__ = ["CONTESTANTS", "PROGRAMS", "Contestant", "Tally", "main"]
 
@@ -56,6 +60,9 @@ class Contestant:
     make: Callable[[str, tuple[int, ...], tuple[int, ...], tuple[int, ...] | None], None]
     open: Callable[[str], Any]
     store: Callable[[Any, str], None]
+    append: Callable[[str, Any], None]
+    programs: tuple[str, ...] = ("shards", "appends", "unaligned", "killed")
+    """The programs that differ from those of the contestant above."""
 
     def read(self, place: str) -> np.ndarray:
         """Return all of an array, read in a child."""
@@ -76,13 +83,28 @@ def _make_zarr(
 ) -> None:
     import zarr
 
-    zarr.create_array(place, shape=shape, chunks=chunks, shards=shards, dtype="i8")
+    store = _zarr_store(place)
+    zarr.create_array(store, shape=shape, chunks=chunks, shards=shards, dtype="i8")
+
+
+def _zarr_store(place: str) -> Any:
+    """Return what zarr takes for a place: its path, or a store of obstore for an address."""
+    if "://" not in place:
+        return place
+    import obstore.store
+    import zarr.storage
+
+    return zarr.storage.ObjectStore(obstore.store.from_url(place))
 
 
 def _open_zarr(place: str) -> Any:
     import zarr
 
-    return zarr.open_array(place, mode="r+")
+    return zarr.open_array(_zarr_store(place), mode="r+")
+
+
+def _append_zarr(place: str, values: Any) -> None:
+    _open_zarr(place).append(values)
 
 
 def _open_with_pipeline(place: str) -> Any:
@@ -91,7 +113,17 @@ def _open_with_pipeline(place: str) -> Any:
     import ingot.interop.zarr  # noqa: F401 - it registers the pipeline
 
     zarr.config.set({"codec_pipeline.path": "ingot.interop.zarr.IngotCodecPipeline"})
-    return zarr.open_array(place, mode="r+")
+    return _open_zarr(place)
+
+
+def _append_with_pipeline(place: str, values: Any) -> None:
+    _open_with_pipeline(place).append(values)
+
+
+def _append_by_ingot(place: str, values: Any) -> None:
+    import ingot.interop.zarr
+
+    ingot.interop.zarr.append(_open_zarr(place), values)
 
 
 def _store_by_dask(open_array: Callable[[str], Any]) -> Callable[[Any, str], None]:
@@ -120,6 +152,10 @@ def _open_ingot(place: str) -> Any:
     return ingot.open(place, "r+", options=ingot.Options(durability="process"))
 
 
+def _append_ingot(place: str, values: Any) -> None:
+    _open_ingot(place).append(values)
+
+
 def _store_ingot(data: Any, place: str) -> None:
     from ingot.interop.dask import store
 
@@ -127,14 +163,23 @@ def _store_ingot(data: Any, place: str) -> None:
 
 
 CONTESTANTS: Final = (
-    Contestant("zarr", _make_zarr, _open_zarr, _store_by_dask(_open_zarr)),
+    Contestant("zarr", _make_zarr, _open_zarr, _store_by_dask(_open_zarr), _append_zarr),
     Contestant(
         "zarr, pipeline of Ingot",
         _make_zarr,
         _open_with_pipeline,
         _store_by_dask(_open_with_pipeline),
+        _append_with_pipeline,
     ),
-    Contestant("Ingot", _make_ingot, _open_ingot, _store_ingot),
+    Contestant(
+        "zarr, append of Ingot",
+        _make_zarr,
+        _open_zarr,
+        _store_by_dask(_open_zarr),
+        _append_by_ingot,
+        ("appends",),
+    ),
+    Contestant("Ingot", _make_ingot, _open_ingot, _store_ingot, _append_ingot),
 )
 
 
@@ -157,9 +202,8 @@ def _together(jobs: Sequence[Callable[[], int]]) -> list[int]:
     return list(answers)
 
 
-def shards(library: Contestant, folder: Path, rng: random.Random) -> Tally:
+def shards(library: Contestant, place: str, rng: random.Random) -> Tally:
     """Let processes write chunks of one shard, each its own."""
-    place = str(folder / "a")
     in_child(lambda: library.make(place, (WRITERS * ROWS,), (ROWS,), (WRITERS * ROWS,)))
 
     def writer(number: int) -> Callable[[], int]:
@@ -180,9 +224,8 @@ def shards(library: Contestant, folder: Path, rng: random.Random) -> Tally:
     return Tally(lost, sum(done))
 
 
-def appends(library: Contestant, folder: Path, rng: random.Random) -> Tally:
+def appends(library: Contestant, place: str, rng: random.Random) -> Tally:
     """Let processes append batches to one array; a batch has a number of its own."""
-    place = str(folder / "a")
     in_child(lambda: library.make(place, (0,), (CHUNK * BATCH,), None))
 
     def appender(number: int) -> Callable[[], int]:
@@ -190,7 +233,7 @@ def appends(library: Contestant, folder: Path, rng: random.Random) -> Tally:
             done = 0
             for batch in range(BATCHES):
                 value = 1 + number * BATCHES + batch
-                library.open(place).append(np.full(BATCH, value, "i8"))
+                library.append(place, np.full(BATCH, value, "i8"))
                 done += 1
             return done
 
@@ -203,9 +246,9 @@ def appends(library: Contestant, folder: Path, rng: random.Random) -> Tally:
     return Tally(done - whole, done)
 
 
-def unaligned(library: Contestant, folder: Path, rng: random.Random) -> Tally:
+def unaligned(library: Contestant, place: str, rng: random.Random) -> Tally:
     """Let Dask store blocks that do not end where chunks end."""
-    place, rows = str(folder / "a"), 600
+    rows = 600
     in_child(lambda: library.make(place, (rows, 100), (CHUNK, 100), None))
 
     def store() -> int:
@@ -226,9 +269,8 @@ def unaligned(library: Contestant, folder: Path, rng: random.Random) -> Tally:
     return Tally(int(rows - same.sum()), done)
 
 
-def killed(library: Contestant, folder: Path, rng: random.Random) -> Tally:
+def killed(library: Contestant, place: str, rng: random.Random) -> Tally:
     """Kill a process that assigns a whole array again and again; mixed values are wrong."""
-    place = str(folder / "a")
     in_child(lambda: library.make(place, KILLED, (1, KILLED[1]), None))
     receive, send = os.pipe()
     child = os.fork()
@@ -258,18 +300,44 @@ PROGRAMS: Final = {
 }
 
 
-def _count(name: str, library: Contestant, runs: int, rng: random.Random) -> str:
+@contextmanager
+def _place(bucket: str | None) -> Iterator[str]:
+    """Give a new place: in a temporary folder, or in a bucket."""
+    if bucket is not None:
+        yield f"{bucket}/{secrets.token_hex(6)}"
+        return
+    folder = tempfile.mkdtemp(prefix="ingot-losses-")
+    try:
+        yield os.path.join(folder, "a")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _count(
+    name: str, library: Contestant, runs: int, rng: random.Random, bucket: str | None
+) -> str:
     """Run a program many times; return how often, and how much, was lost."""
     wrong = lost = of = 0
     for _ in range(runs):
-        folder = Path(tempfile.mkdtemp(prefix="ingot-losses-"))
-        try:
-            found = PROGRAMS[name](library, folder, rng)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with _place(bucket) as place:
+            found = PROGRAMS[name](library, place, rng)
         wrong += found.wrong > 0
         lost, of = lost + found.wrong, of + found.of
     return f"{wrong} of {runs} | {lost} of {of}"
+
+
+def on_s3(arguments: Sequence[str]) -> int:
+    """Run the programs on a server, in a process that has not used it yet: they fork."""
+    with seaweed.running() as server:
+        settings = {
+            "AWS_ENDPOINT_URL": server.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": seaweed.KEY,
+            "AWS_SECRET_ACCESS_KEY": seaweed.SECRET,
+            "AWS_ALLOW_HTTP": "true",
+        }
+        command = [sys.executable, "-m", "attacks.losses", *arguments, "--at", "s3://crashes"]
+        return subprocess.run(command, env={**os.environ, **settings}, check=False).returncode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -279,14 +347,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=20, help="how often each is run")
     parser.add_argument("--only", help="the name of one contestant")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--s3", action="store_true", help="start an S3 server, and run on it")
+    parser.add_argument("--at", help="the address of a bucket that the environment gives access to")
     given = parser.parse_args(arguments)
+    if given.s3:
+        chosen = sys.argv[1:] if arguments is None else arguments
+        return on_s3([each for each in chosen if each != "--s3"])
     print("| program | library | runs with losses | lost of what was acknowledged |")
     print("|---|---|--:|--:|")
     for name in given.programs or PROGRAMS:
         for library in CONTESTANTS:
-            if given.only in (None, library.name):
+            if given.only in (None, library.name) and name in library.programs:
                 rng = random.Random(given.seed)
-                print(f"| {name} | {library.name} | {_count(name, library, given.runs, rng)} |")
+                found = _count(name, library, given.runs, rng, given.at)
+                print(f"| {name} | {library.name} | {found} |")
                 sys.stdout.flush()
     return 0
 

@@ -35,6 +35,7 @@ from ingot.stores.versions import (
     discard,
     hand_over,
     settled_number,
+    shared,
     versioned,
     withdraw_staging,
 )
@@ -121,12 +122,14 @@ class ExistingTarget:
 
 
 def is_possible(target: Target) -> bool:
-    """Return whether the chunks of an array are files, which are staged one by one.
+    """Return whether the chunks of an array are files or objects, which are staged one by one.
 
     Not where a new array gets an identity that its chunks state: each process would make another.
     """
     engine = _engine(_ByToken(target))
     alike = _is_alike(engine.chunks.schema, target.engine().chunks.schema)
+    if shared(target.store) is not None:
+        return alike and transfer.is_keyed(engine)
     return alike and transfer.is_windowed(engine)
 
 
@@ -144,7 +147,7 @@ def stage(target: Target, key: tuple[slice, ...], values: NDArray[Any]) -> tuple
     engine = _engine(_ByToken(target))
     store = engine.chunks.store
     commit = engine.assign(parse(key, engine.shape), values)
-    edits = tuple(_staged(store, edit) for edit in commit.edits)
+    edits = tuple(_staged(store, edit, target.token) for edit in commit.edits)
     hand_over(store, edits)
     return edits
 
@@ -181,6 +184,9 @@ def announced(target: Target) -> Iterator[None]:
         yield
     finally:
         withdraw_staging(target.store, target.token)
+        apart = shared(target.store)
+        if apart is not None:
+            apart.remove_apart(target.token)
 
 
 def aligned(target: Target, starts: Sequence[int], blocks: Sequence[Sequence[int]]) -> Any:
@@ -256,11 +262,13 @@ def _engine(place: _ByToken) -> Engine:
     return place.target.engine()
 
 
-def _staged(store: Store, edit: Edit) -> Edit:
+def _staged(store: Store, edit: Edit, token: str) -> Edit:
     """Return an edit without the bytes, which are staged."""
-    states = versioned(store)
+    apart, states = shared(store), versioned(store)
     if not isinstance(edit, Put) or states is None:
         return edit
+    if apart is not None:
+        return apart.stage_apart(token, edit.key, edit.data)
     return states.stage(edit.key, edit.data)
 
 

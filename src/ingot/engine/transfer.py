@@ -104,12 +104,17 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
         yield target.assign_each((selection, values) for _, selection, values in read)
 
 
-def is_windowed(target: Engine) -> bool:
-    """Return whether the chunks of a new array can be stored window by window, as files."""
+def is_keyed(target: Engine) -> bool:
+    """Return whether the chunks of an array, or its shards, are values of keys of their own."""
     files, schema = stored_map(target.chunks), target.chunks.schema
     if schema.flat is not None or streaming(target.chunks) is not None:
         return False
-    return files.template is not None and Feature.NATIVE in target.chunks.store.features
+    return files.template is not None
+
+
+def is_windowed(target: Engine) -> bool:
+    """Return whether the chunks of a new array can be stored window by window, as files."""
+    return Feature.NATIVE in target.chunks.store.features and is_keyed(target)
 
 
 def transferred_windows(

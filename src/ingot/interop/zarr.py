@@ -10,6 +10,9 @@ array and hands it to an `ingot.Array`:
   that are needed, and a write is one commit: a lock, one state for readers, nothing half-done.
 - In any other store zarr-python fetches and stores the chunks, and Ingot codes them in memory.
 
+zarr-python itself changes the shape of an array, outside of any lock. `append` of this module makes
+one commit of new items and new shape, so that batches of several writers are not lost.
+
 What Ingot does not hold as zarr-python does (objects, codecs of other packages, buffers outside of
 the memory of the host) is left to the pipeline of zarr-python.
 
@@ -31,6 +34,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 from zarr.abc.codec import BytesBytesCodec, Codec, CodecPipeline
 from zarr.codecs import BloscCodec
@@ -40,11 +44,12 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.common import concurrent_map
 from zarr.core.config import config
 from zarr.registry import register_codec, register_pipeline
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, ObjectStore
 
-from ingot import api
+from ingot import api, stores
 from ingot.containers.array import Array
-from ingot.errors import ArgumentError, IngotError
+from ingot.containers.group import Group
+from ingot.errors import ArgumentError, FormatError, IngotError, NotFoundError, UnsupportedError
 from ingot.interop.numcodecs import Blosc2Chunks, SafeBlosc
 from ingot.options import Options
 from ingot.stores import MemoryStore
@@ -56,6 +61,7 @@ __all__ = [
     "ChunkPart",
     "IngotCodecPipeline",
     "SafeBloscCodec",
+    "append",
     "parse_key",
     "whole_box",
 ]
@@ -463,6 +469,56 @@ class IngotCodecPipeline(CodecPipeline):  # type: ignore[misc]  # zarr is not fo
         found = await _map(_fetch, wanted)
         content = {key.removeprefix(path): data for key, data in found if data is not None}
         return MemoryStore({**documents, **content})
+
+
+def append(array: Any, values: object, axis: int = 0) -> Any:
+    """Append to an array of zarr-python by one commit; return the array as it is then.
+
+    Any number of processes append to one array, and no batch is lost, if all of them append by this
+    function or by Ingot. The array lies in a `LocalStore` or in an `ObjectStore` of obstore.
+
+    >>> import tempfile, zarr
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     array = zarr.create_array(folder, shape=2, chunks=2, dtype="i4")
+    ...     append(array, [7, 8, 9])[:]
+    array([0, 0, 7, 8, 9], dtype=int32)
+    """
+    _writable(array).append(values, axis)
+    format = array.metadata.zarr_format
+    return zarr.open_array(array.store_path, mode="r+", zarr_format=format)
+
+
+def _writable(array: Any) -> Array:
+    """Return an array of zarr-python as one of Ingot that writes to the same place."""
+    store, path = array.store, array.path
+    if store.read_only:
+        raise ArgumentError(f"{array.store_path}: the store was opened for reading")
+    if type(store) is LocalStore:
+        found = api.open(os.path.join(str(store.root), path), "r+", options=_OPTIONS)
+    elif type(store) is ObjectStore:
+        found = _in_bucket(store.store, path)
+    else:
+        raise UnsupportedError(f"{type(store).__name__}: a local folder or an obstore is needed")
+    assert isinstance(found, Array)
+    return found
+
+
+def _in_bucket(bucket: Any, path: str) -> Any:
+    """Return the array at a path of a bucket, as a part of the outermost group that has it.
+
+    The group has the record by which all writers wait for each other.
+    """
+    parts = path.split("/") if path else []
+    for count in range(len(parts)):
+        place = stores.ObjectStore(bucket, "/".join(parts[:count]), writable=True)
+        try:
+            group = api.open(place, "r+", options=_OPTIONS)
+        except (NotFoundError, FormatError):
+            continue
+        inner = "/".join(parts[count:])
+        if isinstance(group, Group) and inner in group:
+            return group[inner]
+    return api.open(stores.ObjectStore(bucket, path, writable=True), "r+", options=_OPTIONS)
 
 
 def _open(place: Any, mode: Any, dtype: np.dtype[Any] | None) -> Array | None:

@@ -28,6 +28,7 @@ __all__ = [
     "NO_VERSION",
     "SWITCHING",
     "Copying",
+    "SharedStore",
     "StagingStore",
     "StoreProbe",
     "Version",
@@ -44,6 +45,7 @@ __all__ = [
     "read_state",
     "read_versioned",
     "settled_number",
+    "shared",
     "version_number",
     "version_probe",
     "versioned",
@@ -181,6 +183,28 @@ def version_probe(states: Versioned) -> VersionProbe:
     """
     own: Callable[[], VersionProbe] | None = getattr(states, "version_probe", None)
     return StoreProbe(states) if own is None else own()
+
+
+class SharedStore(Protocol):
+    """A store that other processes reach by its address, and stage values in, one by one."""
+
+    def stage_apart(self, transaction: str, key: str, data: Buffer) -> Edit:
+        """Stage a value under a name of its own, and return the edit that publishes it."""
+        ...
+
+    def remove_apart(self, transaction: str) -> None:
+        """Remove what was staged under the name of a transaction and not published."""
+        ...
+
+
+def shared(store: Store) -> SharedStore | None:
+    """Return a store as a shared one; None where other processes do not reach its values.
+
+    >>> from ingot.stores import MemoryStore
+    >>> shared(MemoryStore()) is None
+    True
+    """
+    return cast(SharedStore, store) if getattr(store, "is_shared", False) else None
 
 
 @runtime_checkable

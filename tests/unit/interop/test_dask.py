@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.stores import MemoryStore, ObjectStore
+from ingot.stores import Commit, MemoryStore, Move, ObjectStore, Put
+from ingot.stores.objects.turn import ObjectTurn
 from ingot.testing.counting import CountingStore
+from tests.seaweed import KEY, SECRET, S3Server
 
 dd = pytest.importorskip("dask.dataframe")
 pytest.importorskip("pyarrow")
@@ -358,6 +361,91 @@ def test_arrays_in_object_stores_are_stored_to() -> None:
     np.testing.assert_array_equal(array(place).compute(scheduler="sync"), expected)
 
 
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return an address in a bucket, which the environment gives this and other processes."""
+    settings = {
+        "AWS_ENDPOINT_URL": s3_server.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://crashes/{secrets.token_hex(6)}"
+
+
+def staged_objects(address: str) -> list[str]:
+    keys = ObjectStore.from_url(address).client.walk()
+    return [key for key in keys if "/.g-" in f"/{key}"]
+
+
+def test_workers_stage_chunks_in_a_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, sent = f"{bucket}/a.zarr", []
+    commit = ObjectTurn.commit
+
+    def watched(turn: ObjectTurn, given: Commit) -> int:
+        sent.append([type(edit) for edit in given.edits])
+        return commit(turn, given)
+
+    monkeypatch.setattr(ObjectTurn, "commit", watched)
+    given = da.from_array(values(), chunks=(8, 70))
+    stored = to_ingot(given, place, chunks=(8, 10))
+    # The process that commits gets names of chunks, and the bytes of the metadata alone.
+    assert [set(kinds) for kinds in sent] == [{Move, Put}]
+    assert sent[0].count(Put) == 1
+    assert staged_objects(bucket) == []
+    store(given[:5, :5], stored, (slice(3, 8), slice(3, 8)))
+    expected = values()
+    expected[3:8, 3:8] = values()[:5, :5]
+    np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    assert staged_objects(bucket) == []
+
+
+def test_a_task_that_fails_leaves_a_bucket_as_it_was(bucket: str) -> None:
+    def fails(block: Any) -> Any:
+        if block[0, 0] == values()[16, 0]:
+            raise ValueError("a task fails")
+        return block
+
+    failing = da.from_array(values(), chunks=(8, 70)).map_blocks(fails, dtype="i8")
+    stored = ingot.array(values(), f"{bucket}/b.zarr", chunks=(8, 10))
+    # One task after the other: those that run longer than the call may leave staged objects.
+    with dask.config.set(scheduler="sync"):
+        with pytest.raises(ValueError, match="a task fails"):
+            to_ingot(failing, f"{bucket}/a.zarr", chunks=(8, 10))
+        with pytest.raises(ValueError, match="a task fails"):
+            store(failing + 0, stored)
+    with pytest.raises(NotFoundError):
+        ingot.open(f"{bucket}/a.zarr")
+    np.testing.assert_array_equal(ingot.open(f"{bucket}/b.zarr")[...], values())
+    assert staged_objects(bucket) == []
+
+
+def test_a_task_that_runs_twice_doubles_nothing_in_a_bucket(bucket: str) -> None:
+    stored = ingot.array(np.zeros(8, "i8"), f"{bucket}/a.zarr", chunks=4)
+    plan = staged.ExistingTarget(stored, (8,), (8,))
+    with staged.announced(plan):
+        staged.stage(plan, (slice(0, 4),), np.full(4, 1))
+        edits = staged.stage(plan, (slice(0, 4),), np.full(4, 2))
+        staged.stage(plan, (slice(0, 4),), np.full(4, 3))
+        assert len(staged_objects(bucket)) == 3
+        staged.publish(plan, edits)
+    assert ingot.open(f"{bucket}/a.zarr")[:].tolist() == [2] * 4 + [0] * 4
+    assert staged_objects(bucket) == []
+
+
+def test_a_staged_object_that_is_lost_is_no_commit(bucket: str) -> None:
+    stored = ingot.array(np.ones(8, "i8"), f"{bucket}/a.zarr", chunks=4)
+    plan = staged.ExistingTarget(stored, (8,), (8,))
+    edits = staged.stage(plan, (slice(0, 8),), np.full(8, 2))
+    moves = [edit for edit in edits if isinstance(edit, Move)]
+    ObjectStore.from_url(f"{bucket}/a.zarr", writable=True).client.delete([moves[1].source])
+    with pytest.raises(NotFoundError, match=r"should become 'c/1'.*absent"):
+        staged.publish(plan, edits)
+    assert ingot.open(f"{bucket}/a.zarr")[:].tolist() == [1] * 8
+
+
 def test_progress_bars_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     diagnostics = pytest.importorskip("dask.diagnostics")
     with diagnostics.ProgressBar(minimum=0):
@@ -397,6 +485,29 @@ def test_workers_of_a_cluster_may_die(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ingot.open(tmp_path / "a.zarr")[...], expected)
     ingot.open(tmp_path / "a.zarr", "r+")[0, 0] = 1
     assert staged_files(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_may_die_beside_a_bucket(tmp_path: Path, bucket: str) -> None:
+    distributed = pytest.importorskip("distributed")
+    place = f"{bucket}/a.zarr"
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        given = da.from_array(values(), chunks=(8, 70))
+        dying = given.map_blocks(_dies_once, str(tmp_path / "mark"), dtype="i8")
+        stored = to_ingot(dying, place, chunks=(8, 10))
+        np.testing.assert_array_equal(stored[...], values())
+        assert (tmp_path / "mark").exists()
+        store(array(place) + 1, stored, (slice(None), slice(None)))
+        store(given[:5, :5], stored, (slice(3, 8), slice(3, 8)))
+    expected = values() + 1
+    expected[3:8, 3:8] = values()[:5, :5]
+    np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    assert staged_objects(bucket) == []
 
 
 def test_arrays_of_cubed_are_stored(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ingot
-from ingot.errors import CorruptionError
+from ingot.errors import ArgumentError, CorruptionError, UnsupportedError
 
 zarr = pytest.importorskip("zarr", reason="zarr-python is not installed")
 
@@ -53,6 +53,49 @@ def store(request, tmp_path):
         store = zarr.storage.ZipStore(tmp_path / "a.zip", mode="w")
         yield store
         store.close()
+
+
+def test_appends_of_several_processes_are_all_kept(tmp_path):
+    zarr.create_array(tmp_path / "a", shape=0, chunks=100, dtype="i8")
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=_appends, args=(tmp_path / "a", n)) for n in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    found = zarr.open_array(tmp_path / "a")[:]
+    assert np.bincount(found // 100).tolist() == [200, 200]
+    assert sorted(set(found.tolist())) == [*range(20), *range(100, 120)]
+
+
+def _appends(place, number):
+    for batch in range(20):
+        door.append(zarr.open_array(place), np.full(10, number * 100 + batch))
+
+
+@pytest.mark.parametrize("kind", ["v2", "v3"])
+def test_an_append_in_a_bucket_is_a_commit_of_the_group(kind):
+    obstore = pytest.importorskip("obstore.store")
+    bucket = obstore.MemoryStore()
+    store = zarr.storage.ObjectStore(bucket)
+    zarr.open_group(store, mode="a", **KINDS[kind])
+    array = zarr.create_array(store, name="g/a", shape=3, chunks=2, dtype="i4", **KINDS[kind])
+    array[:] = [1, 2, 3]
+    after = door.append(array, [4, 5])
+    assert (after.path, after[:].tolist()) == ("g/a", [1, 2, 3, 4, 5])
+    records = [each["path"] for batch in bucket.list() for each in batch]
+    assert [path for path in records if path.endswith(".commit")] == [".commit"]
+
+
+def test_appends_need_a_place_to_commit_to(tmp_path):
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=3, chunks=2, dtype="i4")
+    with pytest.raises(UnsupportedError, match="MemoryStore"):
+        door.append(array, [1])
+    store = zarr.storage.LocalStore(tmp_path / "a")
+    zarr.create_array(store, shape=3, chunks=2, dtype="i4")
+    reading = zarr.storage.LocalStore(tmp_path / "a", read_only=True)
+    with pytest.raises(ArgumentError, match="for reading"):
+        door.append(zarr.open_array(reading, mode="r"), [1])
 
 
 def created(store, kind, data=DATA, **more):

@@ -7,6 +7,7 @@ object, see `ingot.stores.objects.record`; readers compare it, and take no lock.
 
 import dataclasses
 import os
+import secrets
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ingot.errors import AccessError, LockedError, RemoteError, UnsafeError, UnsupportedError
 from ingot.options import without_secrets
+from ingot.stores.local.journal import checksum
 from ingot.stores.local.overlay import Overlay
 from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.objects import record as records
@@ -41,11 +43,13 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Move,
     Put,
     Store,
     check_commit,
     check_key,
     is_staged,
+    staged_key,
 )
 from ingot.stores.versions import Version, version_number
 
@@ -148,11 +152,13 @@ class ObjectStore:
 
     @property
     def features(self) -> Feature:
-        """Ranges and listings; values are replaced as a whole, and never renamed."""
+        """Ranges and listings; values are replaced as a whole, also by what was staged before."""
         features = READING | Feature.REMOTE
         if self._url is not None and not self._url.lists:
             features &= ~Feature.LIST
-        return features | Feature.WRITE | Feature.ATOMIC_PUT if self._writable else features
+        if self._writable:
+            features |= Feature.WRITE | Feature.ATOMIC_PUT | Feature.RENAME
+        return features
 
     @property
     def location(self) -> str:
@@ -263,7 +269,29 @@ class ObjectStore:
         return Put(key, data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Do nothing: nothing was staged."""
+        """Remove what was staged apart; values of other edits were not staged."""
+        self.client.delete([edit.source for edit in edits if isinstance(edit, Move)])
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes reach the objects by the address."""
+        return self._url is not None and self._url.scheme != "memory"
+
+    def stage_apart(self, transaction: str, key: str, data: Buffer) -> Move:
+        """Stage a value for a commit of another process, and return the edit that publishes it.
+
+        Every call stages an object of its own, so that a task which runs twice changes nothing of
+        what it staged before.
+        """
+        source = staged_key(check_key(key), f"{transaction}.{secrets.token_hex(4)}")
+        self.client.put(source, data)
+        return Move(source, key, memoryview(data).nbytes, checksum(data))
+
+    def remove_apart(self, transaction: str) -> None:
+        """Remove what was staged apart for a transaction and is not published."""
+        lead = f".g-{transaction}."
+        names = [key for key in self.client.walk() if key.rpartition("/")[2].startswith(lead)]
+        self.client.delete(names)
 
     read_attempts: Final = 50
     """How many times a reader tries: writers switch the state within a few requests."""
@@ -359,10 +387,10 @@ class ObjectStore:
 
     def begin_turn(self, turn: ObjectTurn) -> None:
         """Note that a thread writes, after waiting for the other threads that do."""
+        if self._ahead is not None:
+            self.fetch([])  # The documents that were fetched ahead are compared.
         if not self._writing.acquire(timeout=self.lease + WAIT):
             raise LockedError(f"{self.location}: held by another thread of this process")
-        # A writer reads again what was fetched ahead.
-        self._ahead = self._renamed = None
         self._turn = threading.get_ident(), turn
 
     def end_turn(self) -> None:

@@ -17,7 +17,13 @@ from contextlib import suppress
 from typing import Final, Protocol, Self
 
 from ingot import signals
-from ingot.errors import CorruptionError, LockedError, RemoteError, UnsupportedError
+from ingot.errors import (
+    CorruptionError,
+    LockedError,
+    NotFoundError,
+    RemoteError,
+    UnsupportedError,
+)
 from ingot.stores.local.journal import Carried, Entry, Journal, Placed, Removed, checksum
 from ingot.stores.local.scope import Scope
 from ingot.stores.objects import record as records
@@ -35,6 +41,7 @@ from ingot.stores.store import (
     Buffer,
     Commit,
     Delete,
+    Move,
     Outcome,
     Put,
     Store,
@@ -186,13 +193,18 @@ class ObjectTurn:
 
     def _commit(self, early: Sequence[Outcome], changes: Sequence[Outcome]) -> int:
         assert self._held is not None
-        journal, values, staged = self._planned(changes)
+        moves = [each for each in (*early, *changes) if isinstance(each, Move)]
+        placed = {each.key: each for each in self._client.each(self._placed, moves)}
+        journal, held, staged = self._planned(changes, placed)
+        beside = [*(put.key for put in staged), *(move.source for move in moves)]
         sequence = self._held[0].sequence + 1
         tags: dict[str, Tag | None] = {}
 
         def prepare(task: Outcome | str) -> None:
             if isinstance(task, str):
                 tags[task] = self._tag(task)
+            elif isinstance(task, Move):
+                self._put_early(Put(task.key, self._value(placed[task.key]) or b""))
             elif isinstance(task, Delete):
                 self._check_lease()
                 self._client.delete([task.key])
@@ -202,18 +214,18 @@ class ObjectTurn:
                 self._put_early(task)
 
         try:
-            self._client.each(prepare, [*early, *staged, *values])
+            self._client.each(prepare, [*early, *staged, *(each.key for each in journal.entries)])
             if journal.entries:
                 self._decide(sequence, journal)
         except _UndecidedError as error:
             raise error.cause from None
         except BaseException:
-            self._discard(staged)
+            self._discard(beside)
             raise
         if journal.entries:
             try:
-                self._apply(journal, values, tags)
-                self._client.delete([put.key for put in staged])
+                self._apply(journal, held, tags)
+                self._client.delete(beside)
             except _OvertakenError:
                 pass
             except BaseException as error:
@@ -224,17 +236,35 @@ class ObjectTurn:
         self._settle(sequence)
         return sequence
 
-    def _discard(self, staged: Sequence[Put]) -> None:
+    def _discard(self, keys: Sequence[str]) -> None:
         """Remove values that were staged for a commit that is certainly not decided."""
         with suppress(RemoteError):
-            self._client.delete([put.key for put in staged])
+            self._client.delete(keys)
+
+    def _placed(self, move: Move) -> Placed:
+        """Return what the journal says of a value that was staged before; it has to be there."""
+        size, stated = move.size, move.checksum
+        if size is None or stated is None:
+            found = self._client.get(Requested(ObjectRange(move.source, 0, None)))
+            size, stated = (0, 0) if found is None else (len(found.data), checksum(found.data))
+        else:
+            found = self._client.get(Requested(ObjectRange(move.source, 0, 0)))
+        if found is None or found.size != size:
+            there = "it is absent" if found is None else f"it has {found.size} bytes, not {size}"
+            raise NotFoundError(
+                f"{self.store.location}: {move.source!r} should become {move.key!r}, and {there}"
+            )
+        return Placed(move.key, move.source, size, stated)
 
     def _planned(
-        self, changes: Sequence[Outcome]
-    ) -> tuple[Journal, dict[str, bytes | None], list[Put]]:
-        """Return the journal of changes, the values that it gives keys, and what is staged."""
+        self, changes: Sequence[Outcome], placed: Mapping[str, Placed]
+    ) -> tuple[Journal, dict[str, bytes], list[Put]]:
+        """Return the journal of changes, the values at hand by their keys, and what is staged.
+
+        `placed` has entries of values that were staged before.
+        """
         entries: list[Entry] = []
-        values: dict[str, bytes | None] = {}
+        values: dict[str, bytes] = {}
         staged: list[Put] = []
         room = _ROOM
         for change in changes:
@@ -248,8 +278,9 @@ class ObjectTurn:
                 else:
                     staged.append(Put(beside, data))
                     entries.append(Placed(change.key, beside, len(data), checksum(data)))
+            elif isinstance(change, Move):
+                entries.append(placed[change.key])
             else:
-                values[change.key] = None
                 entries.append(Removed(change.key))
         return Journal(self._transaction, tuple(entries)), values, staged
 
@@ -435,12 +466,15 @@ class ObjectTurn:
         raise AssertionError
 
     def _apply(
-        self, journal: Journal, values: Mapping[str, bytes | None], tags: Mapping[str, Tag | None]
+        self, journal: Journal, held: Mapping[str, bytes], tags: Mapping[str, Tag | None]
     ) -> None:
-        """Give keys their new values, in the order that programs without a journal rely on."""
+        """Give keys their new values, in the order that programs without a journal rely on.
+
+        Values that are not held in memory are fetched, each when its turn has come.
+        """
 
         def apply(entry: Entry) -> None:
-            data = values[entry.key]
+            data = held[entry.key] if entry.key in held else self._decided_value(journal, entry)
             if data is None:
                 self._check_decided(journal)
                 self._client.delete([entry.key])
@@ -481,11 +515,10 @@ class ObjectTurn:
         assert journal is not None
         keys = [entry.key for entry in journal.entries]
         tags = dict(zip(keys, self._client.each(self._tag, keys), strict=True))
-        values = dict(zip(keys, self._client.each(self._value, journal.entries), strict=True))
         idle = Record(State.IDLE, record.sequence, journal.transaction)
         with suppress(_OvertakenError, ConflictError):
             self._check_decided(journal)
-            self._apply(journal, values, tags)
+            self._apply(journal, {}, tags)
             staged = [entry.staged for entry in journal.entries if isinstance(entry, Placed)]
             self._client.delete(staged)
             # The record may have been renewed since by a writer that lives.
@@ -495,6 +528,14 @@ class ObjectTurn:
     def _is_same(self, journal: Journal) -> bool:
         record = self.store.stored_now().record
         return record is not None and record.transaction == journal.transaction
+
+    def _decided_value(self, journal: Journal, entry: Entry) -> bytes | None:
+        """Return what `_value` does, unless another writer has applied the commit meanwhile."""
+        try:
+            return self._value(entry)
+        except CorruptionError:
+            self._check_decided(journal)
+            raise
 
     def _value(self, entry: Entry) -> bytes | None:
         """Return the value that an entry gives its key; None for a key that is removed."""
