@@ -349,6 +349,38 @@ class SmallFiles:
     ) -> None: ...
     def read(self, root: str | PathLike[str]) -> list[bytes | None] | None: ...
 
+class Dataset:
+    def __new__(
+        cls,
+        path: str | PathLike[str],
+        names: tuple[str, str],
+        magic: bytes,
+        system: bytes,
+        locks: tuple[int, int],
+        states: tuple[int, int, int],
+    ) -> Self: ...
+
+class SlotFile:
+    def __new__(
+        cls, key: str, first: int, index: bytes, lengths: NDArray[np.int64], size: int
+    ) -> Self: ...
+    def known(self) -> tuple[bytes, bytes, int] | None: ...
+    def free(self) -> tuple[int, int] | None: ...
+    def change(
+        self,
+        layout: Layout,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        spare: float,
+        dataset: Dataset,
+        documents: Documents,
+        version: int,
+        holder: bytes,
+        devices: Sequence[int],
+        sync: bool,
+    ) -> tuple[int | None, tuple[int, bool, bool] | None] | None: ...
+
 class Documents:
     def __new__(
         cls, root: str | PathLike[str], contents: Sequence[tuple[str, bytes | None]]

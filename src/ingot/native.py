@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]
     Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
+    Changed: TypeAlias = tuple[int | None, tuple[int, bool, bool] | None]
+    """The new version; or a system error, whether a sync failed, whether readers see the change."""
 
 __all__ = [
     "ABI",
@@ -65,7 +67,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 41
+ABI = 42
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -488,6 +490,48 @@ class NativeDocuments(Protocol):
         """Expect another content of a document; return whether it is among them."""
 
 
+class NativeDataset(Protocol):
+    """A dataset in a folder: where its lock file lies, and what that holds."""
+
+
+class SlotFile(Protocol):
+    """A super-chunk file as the writer knows it that changed it last; only the kernel has it."""
+
+    def known(self) -> tuple[bytes, bytes, int] | None:
+        """Return the head and the index, the lengths of all images, and the size of the file.
+
+        The lengths are 64-bit integers. None where another program has changed the file, and in a
+        fork that cannot tell.
+        """
+
+    def free(self) -> tuple[int, int] | None:
+        """Return how many bytes of the slots no image uses, and how many there are.
+
+        None as `known` does.
+        """
+
+    def change(
+        self,
+        layout: Layout,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        spare: float,
+        dataset: NativeDataset,
+        documents: NativeDocuments,
+        version: int,
+        holder: bytes,
+        devices: "Sequence[int]",
+        sync: bool,
+    ) -> "Changed | None":
+        """Change the chunk in which a box lies, as one commit.
+
+        The file is known of `version`, `documents` are what the dataset must still hold. `holder`
+        is recorded in the lock file, if that lies on one of `devices`. None where anything is
+        unusual; then nothing has changed.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The chosen kernel, and the reason for the choice.
@@ -553,6 +597,40 @@ def make_documents(
     """Return documents that the kernel compares with the files of a folder; None for the twin."""
     compiled = _compiled()
     return None if compiled is None else cast(NativeDocuments, compiled.Documents(root, contents))
+
+
+def make_dataset(
+    root: str,
+    names: tuple[str, str],
+    magic: bytes,
+    system: bytes,
+    locks: tuple[int, int],
+    states: tuple[int, int, int],
+) -> NativeDataset | None:
+    """Return a dataset whose commits the kernel makes by itself; None when the twin runs.
+
+    `names` are the lock file and the journal, `locks` the bytes that writers lock, before they
+    write and before they change the state; `states` are those of a writer at work, of one that has
+    synced everything, and of one that has not.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast(NativeDataset, compiled.Dataset(root, names, magic, system, locks, states))
+
+
+def make_slot_file(
+    key: str, first: int, index: bytes, lengths: "NDArray[np.int64]", size: int
+) -> SlotFile | None:
+    """Return a super-chunk file that the kernel changes by itself; None when the twin runs.
+
+    `first` is the number of its first chunk, `index` are its head and its index, `lengths` those of
+    the images of all entries. Images that overlap are an `ArgumentError`.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast(SlotFile, compiled.SlotFile(key, first, index, lengths, size))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

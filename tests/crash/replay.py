@@ -55,6 +55,8 @@ def _changed_array(layout: str) -> Scenario:
         append(numbered(8, *inner, first=100)),
         assign(slice(1, 11), 77),
         assign(slice(4, 16), 78),
+        assign(slice(5, 7), 79),
+        assign(slice(6, 7), 80),
         resize(30, *inner),
         assign(slice(4, 8), 0),
         resize(5, *inner),

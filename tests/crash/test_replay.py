@@ -80,3 +80,21 @@ def test_no_sync_can_be_left_out(tmp_path: Path, layout: str) -> None:
     assert len(needed) >= 12
     missed = [n for n in needed if prove(scenario, kills=False, skip=n).holds]
     assert [(n, disk.steps[n]) for n in missed] == []
+
+
+@needs_native
+def test_changes_that_the_kernel_commits_need_all_of_their_syncs(tmp_path: Path) -> None:
+    steps = record("blsk", "native", tmp_path / "data")[:5]
+    scenario = replayed("blsk", steps)
+    disk = Disk(scenario.files)
+    for number, change in enumerate(scenario.steps):
+        if number == 3:
+            before = len(disk.steps)
+        change(LocalStore(disk, writable=True))
+    # An image where nothing reaches, and one word: no staged file and no journal.
+    made = [step.split()[0] for step in disk.steps[before:]]
+    assert made in (["write", "sync"] * 4, ["write", "truncate", "sync", "write", "sync"] * 2)
+    # The first image lies in the same half of the file as its entry, and is torn with that only.
+    needed = [before + at for at, step in enumerate(made) if step == "sync"][1:]
+    missed = [n for n in needed if prove(scenario, kills=False, skip=n).holds]
+    assert [(n, disk.steps[n]) for n in missed] == []

@@ -1,10 +1,10 @@
 //! New images of chunks, written into one super-chunk file by several threads: into gaps that no image uses,
 //! or behind its end. Nothing refers to them before the index does, which is not written here.
 
+use crate::array::room::Room;
 use crate::checksum::joined_crc32;
 use crate::error::{Error, Kind, Outcome};
 use crate::memory::push;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -23,35 +23,11 @@ pub struct SlotWriter<'a> {
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// The gaps of a file, each as its size and its first byte, and where the file ends.
-struct Room {
-    gaps: BTreeSet<(u64, u64)>,
-    end: u64,
-}
-
-impl Room {
-    /// Where an image of so many bytes fits best. One behind the end gets `spare` bytes behind it.
-    fn take(&mut self, size: u64, spare: u64) -> u64 {
-        let Some(gap) = self.gaps.range((size, 0)..).next().copied() else {
-            let start = self.end;
-            self.end += size + spare;
-            return start;
-        };
-        self.gaps.remove(&gap);
-        let (room, start) = gap;
-        if room > size {
-            self.gaps.insert((room - size, start + size));
-        }
-        start
-    }
-}
-
 impl<'a> SlotWriter<'a> {
     pub fn new(file: &'a File, gaps: impl IntoIterator<Item = Range<u64>>, end: u64, spare: f64) -> Self {
-        let gaps = gaps.into_iter().filter(|gap| gap.start < gap.end).map(|gap| (gap.end - gap.start, gap.start));
-        let gaps: BTreeSet<_> = gaps.collect();
-        let sums = gaps.is_empty().then(Mutex::default);
-        Self { file, spare, room: Mutex::new(Room { gaps, end }), sums }
+        let room = Room::new(gaps, end);
+        let sums = (!room.has_gaps()).then(Mutex::default);
+        Self { file, spare, room: Mutex::new(room), sums }
     }
 
     /// Write an image, and return where it lies.
@@ -112,15 +88,5 @@ mod tests {
         let whole = [first, &[0; 5000], second, &[0; 1]].concat();
         let sums = vec![(14_000, 11_001, summed(second, 1)), (0, 14_000, summed(first, 5000))];
         assert_eq!(joined(sums), libdeflater::crc32(&whole));
-    }
-
-    #[test]
-    fn images_go_into_the_smallest_gap_that_fits_and_else_behind_the_end() {
-        let gaps = [(50, 150), (10, 210), (20, 80)].into_iter().collect();
-        let mut room = Room { gaps, end: 300 };
-        assert_eq!([room.take(15, 1), room.take(5, 1), room.take(5, 1), room.take(50, 1)], [80, 95, 210, 150]);
-        assert_eq!([room.take(60, 6), room.take(7, 1)], [300, 366]);
-        assert_eq!(room.gaps.into_iter().collect::<Vec<_>>(), [(5, 215)]);
-        assert_eq!(room.end, 374);
     }
 }

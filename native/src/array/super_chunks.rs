@@ -14,15 +14,15 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-const HEAD_BYTES: usize = 16;
-const ENTRY_BYTES: usize = 8;
+pub const HEAD_BYTES: usize = 16;
+pub const ENTRY_BYTES: usize = 8;
 const MAGIC: &[u8] = b"blsk";
 const VERSION: u8 = 1;
 const TRAILERS: u8 = 1;
 /// The most files that a call keeps open for chunks to come.
 const MOST_OPEN: usize = 64;
 /// The entry of a chunk that is not stored.
-const ABSENT: i64 = -1;
+pub const ABSENT: i64 = -1;
 
 /// The files of an array, in parts that count their chunks and files from 0.
 pub struct SuperChunks {

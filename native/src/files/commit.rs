@@ -118,7 +118,7 @@ const SWITCHING: u64 = 1 << 63;
 
 const LISTING: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
-const OLD: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+pub const OLD: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
 
@@ -459,7 +459,7 @@ fn remove(place: &OwnedFd, name: &str) -> Result<()> {
     }
 }
 
-fn write_all(file: impl AsFd, mut start: u64, mut data: &[u8]) -> Result<()> {
+pub fn write_all(file: impl AsFd, mut start: u64, mut data: &[u8]) -> Result<()> {
     while !data.is_empty() {
         match retry_on_intr(|| pwrite(file.as_fd(), data, start))? {
             0 => return Err(Errno::IO),
@@ -473,7 +473,7 @@ fn write_all(file: impl AsFd, mut start: u64, mut data: &[u8]) -> Result<()> {
 }
 
 /// Close a file; an error here means that what was written may be lost.
-fn close(file: OwnedFd) -> Result<()> {
+pub fn close(file: OwnedFd) -> Result<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the descriptor is owned here, and is not used again.
     match unsafe { libc::close(file.into_raw_fd()) } {
@@ -498,7 +498,7 @@ fn start_writing(file: BorrowedFd<'_>) {
 fn start_writing(_file: BorrowedFd<'_>) {}
 
 #[cfg(not(target_vendor = "apple"))]
-fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| fs::fdatasync(file))
 }
 
@@ -509,7 +509,7 @@ fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
 
 /// Sync past the cache of the drive, where fsync stops on this system.
 #[cfg(target_vendor = "apple")]
-fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
     match fs::fcntl_fullfsync(file) {
         Err(Errno::INVAL | Errno::NOTSUP | Errno::NOTTY) => retry_on_intr(|| fs::fsync(file)),
         other => other,

@@ -8,6 +8,7 @@ use crate::error::Outcome;
 use crate::fork;
 use rustix::fs::{AtFlags, CWD, Stat, statat};
 use rustix::io::Errno;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Mutex, MutexGuard};
@@ -53,13 +54,12 @@ impl Documents {
             return Ok(true); // A single document is found without the folder.
         }
         let root = Root::open(&self.root)?;
-        let mut buffer = Vec::new();
-        for document in &mut *all {
-            if !document.check(root.as_ref(), strict, &mut buffer)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        are_held(&mut all, root.as_ref(), strict)
+    }
+
+    /// The same with the folder open.
+    pub fn check_in(&self, root: &Root<impl AsFd>, strict: bool) -> Outcome<bool> {
+        self.lock().map_or(Ok(false), |mut all| are_held(&mut all, Some(root), strict))
     }
 
     /// Expect another content of a document from now on; `false` when it is not among them.
@@ -79,8 +79,18 @@ impl Documents {
     }
 }
 
+fn are_held(all: &mut [Document], root: Option<&Root<impl AsFd>>, strict: bool) -> Outcome<bool> {
+    let mut buffer = Vec::new();
+    for document in all {
+        if !document.check(root, strict, &mut buffer)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl Document {
-    fn check(&mut self, root: Option<&Root>, strict: bool, buffer: &mut Vec<u8>) -> Outcome<bool> {
+    fn check(&mut self, root: Option<&Root<impl AsFd>>, strict: bool, buffer: &mut Vec<u8>) -> Outcome<bool> {
         if self.known != Known::Unknown {
             let found = root.map_or(Err(Errno::NOENT), |root| statat(root.folder(), &*self.key, AtFlags::empty()));
             if self.is_as_known(found) {

@@ -4,8 +4,9 @@
 //! journal is looked for. Whatever is unusual (no lock file yet, a lock that is held, another file in
 //! its place, bytes of another version) is left to `ingot.stores.local.lock`: nothing has changed then.
 
+use super::commit::write_all;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, Result, pread, pwrite};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -14,6 +15,7 @@ const WRITING: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLL
 /// How many bytes a lock file has, and how many of them the record of a writer.
 const LOCK_BYTES: usize = 256;
 const STAGER_AT: usize = LOCK_BYTES - 8;
+const SEQUENCE_AT: u64 = 8;
 const STATE_AT: usize = 24;
 /// The mark of a version number during a switch.
 const SWITCHING: u64 = 1 << 63;
@@ -36,16 +38,27 @@ pub struct Record<'a> {
 pub struct Turn {
     pub folder: OwnedFd,
     pub lock: OwnedFd,
+    pub left: Left,
+}
+
+/// What the writer before left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
     pub sequence: u64,
-    /// The state that the writer before left, a byte of the lock file.
+    /// A byte of the lock file.
     pub state: u8,
     pub stager: u64,
     /// Whether there may be a journal.
     pub journal: bool,
 }
 
-/// Begin a turn in the folder at `path`; `None` when that is not as usual.
-pub fn begin(path: &Path, name: &str, journal: &str, record: &Record<'_>) -> Option<Turn> {
+/// Begin a turn in the folder at `path`; `None` when that is not as usual, or not as it `suits` the caller.
+pub fn begin(
+    path: &Path,
+    (name, journal): (&str, &str),
+    record: &Record<'_>,
+    suits: impl FnOnce(&Left) -> bool,
+) -> Option<Turn> {
     let folder = openat(CWD, path, super::root::FOLDER, Mode::empty()).ok()?;
     let lock = openat(&folder, name, WRITING, Mode::empty()).ok()?;
     let facts = fstat(&lock).ok()?;
@@ -68,7 +81,11 @@ pub fn begin(path: &Path, name: &str, journal: &str, record: &Record<'_>) -> Opt
     }
     let number = |start: usize| Some(u64::from_le_bytes(bytes.get(start..start + 8)?.try_into().ok()?));
     let sequence = number(8)? % SWITCHING;
-    let (state, stager) = (bytes[STATE_AT], number(STAGER_AT)?);
+    let journal = !matches!(statat(&folder, journal, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
+    let left = Left { sequence, state: bytes[STATE_AT], stager: number(STAGER_AT)?, journal };
+    if !suits(&left) {
+        return None;
+    }
     bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
     bytes[STATE_AT..32].fill(0);
     bytes[STATE_AT] = record.busy;
@@ -77,20 +94,61 @@ pub fn begin(path: &Path, name: &str, journal: &str, record: &Record<'_>) -> Opt
     if pwrite(&lock, &bytes[..STAGER_AT], 0).ok()? != STAGER_AT {
         return None;
     }
-    let journal = !matches!(statat(&folder, journal, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
-    Some(Turn { folder, lock, sequence, state, stager, journal })
+    Some(Turn { folder, lock, left })
+}
+
+impl Turn {
+    /// Take the lock that keeps readers from pinning the state; `false` while one does.
+    pub fn begin_apply(&self, byte: u64) -> bool {
+        take(self.lock.as_fd(), byte)
+    }
+
+    /// Note that the state is about to change by one step. It has changed or it has not until
+    /// `end_switch`.
+    pub fn begin_switch(&self) -> Result<()> {
+        write_all(&self.lock, SEQUENCE_AT, &(self.left.sequence | SWITCHING).to_le_bytes())
+    }
+
+    /// Give the state a new version number, and return it.
+    pub fn end_switch(&self) -> Result<u64> {
+        let next = (self.left.sequence + 1) % SWITCHING;
+        write_all(&self.lock, SEQUENCE_AT, &next.to_le_bytes())?;
+        Ok(next)
+    }
+
+    /// Record what this writer leaves.
+    pub fn mark(&self, state: u8) -> Result<()> {
+        write_all(&self.lock, STATE_AT as u64, &[state])
+    }
+
+    /// End the turn. Closing the lock file is not enough while a forked child has it open, too.
+    pub fn release(self) {
+        release(self.lock.as_fd());
+    }
 }
 
 /// Take the lock of one byte of a file; `false` when another open file has it, or it cannot be had.
 #[cfg(target_os = "linux")]
 pub fn take(file: BorrowedFd<'_>, byte: u64) -> bool {
+    set_lock(file, libc::F_WRLCK, byte, 1)
+}
+
+/// Release all locks of a file.
+#[cfg(target_os = "linux")]
+fn release(file: BorrowedFd<'_>) {
+    set_lock(file, libc::F_UNLCK, 0, 0);
+}
+
+/// Lock bytes of a file, or release them, all to the end without a `length`.
+#[cfg(target_os = "linux")]
+fn set_lock(file: BorrowedFd<'_>, kind: libc::c_int, start: u64, length: i64) -> bool {
     use std::os::fd::AsRawFd;
     // SAFETY: `flock` is plain data, for which zeros are valid.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
-    range.l_type = libc::F_WRLCK as libc::c_short;
+    range.l_type = kind as libc::c_short;
     range.l_whence = libc::SEEK_SET as libc::c_short;
-    range.l_start = byte.cast_signed();
-    range.l_len = 1;
+    range.l_start = start.cast_signed();
+    range.l_len = length;
     // SAFETY: the call reads the range, which lives until it returns, and no other memory.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) == 0 }
 }
@@ -100,6 +158,9 @@ pub fn take(file: BorrowedFd<'_>, byte: u64) -> bool {
 pub fn take(_file: BorrowedFd<'_>, _byte: u64) -> bool {
     false
 }
+
+#[cfg(not(target_os = "linux"))]
+fn release(_file: BorrowedFd<'_>) {}
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +185,7 @@ mod tests {
     fn a_turn_is_recorded_and_excludes_another() {
         let path = std::env::temp_dir().join(format!("turn-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        let begin_with = |record: &Record<'_>| begin(&path, ".lock", ".commit", record);
+        let begin_with = |record: &Record<'_>| begin(&path, (".lock", ".commit"), record, |_| true);
         let devices = [statat(CWD, &path, AtFlags::empty()).unwrap().st_dev];
         let record = Record { devices: &devices, ..RECORD };
         assert!(begin_with(&record).is_none(), "no lock file");
@@ -133,17 +194,26 @@ mod tests {
         let other = Record { system: b"another.", ..record };
         assert!(begin_with(&other).is_none(), "another system");
         assert_eq!(std::fs::read(path.join(".lock")).unwrap(), lock_file(1), "nothing has changed");
+        assert!(begin(&path, (".lock", ".commit"), &record, |left| left.sequence == 8).is_none());
+        assert_eq!(std::fs::read(path.join(".lock")).unwrap(), lock_file(1), "nothing has changed");
         let turn = begin_with(&record).unwrap();
-        assert_eq!((turn.sequence, turn.state, turn.stager, turn.journal), (7, 1, 9, false));
+        assert_eq!(turn.left, Left { sequence: 7, state: 1, stager: 9, journal: false });
         assert!(begin_with(&record).is_none(), "the lock is held");
         let written = std::fs::read(path.join(".lock")).unwrap();
         let mut expected = lock_file(3);
         expected[32..40].copy_from_slice(b"me\0\0\0\0\0\0");
         expected[40] = 0;
         assert_eq!(written, expected);
-        drop(turn);
+        turn.begin_switch().unwrap();
+        assert_eq!(std::fs::read(path.join(".lock")).unwrap()[8..16], (SWITCHING | 7).to_le_bytes());
+        assert_eq!(turn.end_switch().unwrap(), 8);
+        turn.mark(2).unwrap();
+        let copy = turn.lock.try_clone().unwrap();
+        turn.release();
         std::fs::write(path.join(".commit"), b"").unwrap();
-        assert!(begin_with(&record).unwrap().journal);
+        let turn = begin_with(&record).unwrap();
+        assert_eq!(turn.left, Left { sequence: 8, state: 2, stager: 9, journal: true });
+        drop(copy);
         std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use super::buffers::contiguous;
 use crate::files::Root;
 use crate::files::commit::{self, End, LockPlaces, Op, State, Step};
-use crate::files::writer_lock::{self, Record};
+use crate::files::writer_lock::{self, Left, Record};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -30,9 +30,10 @@ pub fn begin_turn(
     devices: Vec<u64>,
 ) -> Option<PyTurn> {
     let record = Record { magic, system, busy, holder, byte, devices: &devices };
-    let turn = py.detach(|| writer_lock::begin(&root, names.0, names.1, &record))?;
+    let turn = py.detach(|| writer_lock::begin(&root, names, &record, |_| true))?;
     let (folder, lock) = (turn.folder.into_raw_fd(), turn.lock.into_raw_fd());
-    Some((folder, lock, turn.sequence, turn.state, turn.stager, turn.journal))
+    let Left { sequence, state, stager, journal } = turn.left;
+    Some((folder, lock, sequence, state, stager, journal))
 }
 
 /// An operation, a key, a staged key, a position, and data.

@@ -251,7 +251,7 @@ impl PyGrid {
 
 /// An array: where its chunks lie, how they are coded, and which items they hold.
 #[pyclass(frozen, name = "Layout")]
-pub struct PyLayout(Layout);
+pub struct PyLayout(pub(super) Layout);
 
 #[pymethods]
 impl PyLayout {
@@ -973,7 +973,7 @@ impl PyLayout {
         Ok((chunks, failures(py, found)?))
     }
 
-    fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {
+    pub(super) fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {
         let itemsize = self.0.grid.itemsize;
         if buffer.item_size() != itemsize {
             let text = format!("items have {} bytes, the array's have {itemsize}", buffer.item_size());

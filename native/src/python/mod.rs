@@ -12,6 +12,7 @@ mod layout;
 mod numpy_strings;
 mod open_file;
 mod pack;
+mod slot_file;
 mod version_probe;
 
 use crate::chunk::codecs::streams;
@@ -61,13 +62,15 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 41)?;
+    module.add("ABI", 42)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
     module.add_class::<encoded::PyEncodedBytes>()?;
     module.add_class::<open_file::PyOpenFile>()?;
+    module.add_class::<slot_file::PyDataset>()?;
+    module.add_class::<slot_file::PySlotFile>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;
     module.add_class::<version_probe::PyDocuments>()?;

@@ -84,7 +84,7 @@ impl PySmallFiles {
 
 /// Documents below the folder `root`, by key; `None` for one that must be absent.
 #[pyclass(frozen, name = "Documents")]
-pub struct PyDocuments(Documents);
+pub struct PyDocuments(pub(super) Documents);
 
 #[pymethods]
 impl PyDocuments {

@@ -506,9 +506,10 @@ class Array(Dataset[Engine]):
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
+        change = None if whole else engine.slot_change(selection, items)
         if whole:
             self._replace(engine, selection, items, assigned)
-        else:
+        elif change is None or not handle.switch(engine, change, change.following):
             with handle.writing() as turn:
                 turn.commit(*assigned(turn.value))
 

@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 
 from ingot import signals
 from ingot.errors import ArgumentError, IngotError, LockedError, ReadOnlyError
+from ingot.native import NativeDocuments
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
@@ -20,11 +21,13 @@ from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import (
     NO_VERSION,
     Version,
+    WordChange,
     WriteTurn,
     attempts,
     discard,
     is_switching,
     settled_number,
+    switched,
     version_number,
     version_probe,
     versioned,
@@ -206,6 +209,38 @@ class Handle(Generic[Value]):
         if self._pinned is not None:
             raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
         return ValueTurn(self)
+
+    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+        """Have the kernel commit a change of the value at hand; return whether it could.
+
+        If not, nothing has changed, and a turn to write has to make the change. `after` returns the
+        value of the next state.
+        """
+        self._check_fork()
+        with self._write_lock:
+            current, number = self._loaded
+            if current is not value or number is None:
+                return False
+            if self._pinned is not None or self._viewed is not None:
+                return False
+            documents = self._kept_documents(value)
+            if documents is None:
+                return False
+            version = switched(self.store, change, documents, number, durability=self.durability)
+            if version is None:
+                return False
+            following = after()
+            if self._check is not None:
+                self._check.follow(value, following, ())
+            self._loaded = following, version
+        return True
+
+    def _kept_documents(self, value: Value) -> NativeDocuments | None:
+        """Return the documents of a value, as the kernel compares them; None without the kernel."""
+        kept = None if self._check is None else self._check.kept(value)
+        if kept is None and self.describes(value) and self._check is not None:
+            kept = self._check.kept(value)
+        return kept
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state, for all threads; writers of all processes wait until the block ends.
@@ -630,6 +665,10 @@ class HandleProtocol(Protocol[Value]):
         """Take the lock and give a turn to write."""
         ...
 
+    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+        """Have the kernel commit a change of the value at hand; return whether it could."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
         ...
@@ -712,6 +751,10 @@ class PartHandle(Generic[Whole, Part]):
         """Return a turn to change the part; entering it takes the lock of the whole."""
         self._check_open()
         return PartTurn(self._whole.writing(), self._find, self._put)
+
+    def switch(self, value: Part, change: WordChange, after: Callable[[], Part]) -> bool:
+        """Return False: the value of the whole changes with that of the part."""
+        return False
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
@@ -855,6 +898,10 @@ class TransactionalHandle(Generic[Value]):
     def writing(self) -> AbstractContextManager[ValueTurn[Value]]:
         """Give a turn to write, to the buffered store inside a transaction."""
         return self._buffered_turn() if self.is_inside() else self._handle.writing()
+
+    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+        """Have the kernel commit a change of the value at hand; return whether it could."""
+        return not self.is_inside() and self._handle.switch(value, change, after)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ingot.containers.handle import Handle, HandleTurn, TransactionalHandle
 from ingot.stores.store import Durability, Store
+from ingot.stores.versions import WordChange
 
 __all__ = ["MemberHandle", "tree_transactions"]
 
@@ -86,6 +87,10 @@ class MemberHandle(Generic[Value]):
     def writing(self) -> AbstractContextManager[HandleTurn[Value]]:
         """Take the lock and give a turn to write, or give a turn of the transaction."""
         return self._turn() if self._tree.is_inside() else self._outside().writing()
+
+    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+        """Have the kernel commit a change of the value at hand; return whether it could."""
+        return not self._tree.is_inside() and self._outside().switch(value, change, after)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""

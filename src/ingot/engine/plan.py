@@ -225,6 +225,26 @@ def count_axis(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) ->
     return len(axis_chunks(axis, chunk))
 
 
+def only_chunk(selection: BasicSelection, grid: ChunkGrid) -> int | None:
+    """Return the number of the chunk in which a box lies; None where there are several, or none.
+
+    >>> from ingot.selection import parse
+    >>> grid = ChunkGrid((9, 4), (3, 2), padded=True)
+    >>> only_chunk(parse((4, slice(2, 4)), (9, 4)), grid), only_chunk(parse(4, (9, 4)), grid)
+    (3, None)
+    """
+    number = 0
+    box = zip(selection.starts, selection.counts, selection.steps, strict=True)
+    for (start, count, step), chunk, total in zip(box, grid.axes, grid.counts, strict=True):
+        if isinstance(chunk, RectilinearAxis) or not count:
+            return None
+        at = start // chunk
+        if (start + (count - 1) * step) // chunk != at:
+            return None
+        number = number * total + at
+    return number
+
+
 def axis_chunks(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[int]:
     """Return the ascending numbers of the chunks that positions along an axis touch.
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.codecs.codec import Stage
 from ingot.dtypes import DType
 from ingot.formats.addresses import (
@@ -363,8 +364,25 @@ class SlotRun(Protocol):
 class Slotted(Protocol):
     """A chunk map whose chunks lie in files with many of them, into which they are encoded."""
 
+    @property
+    def spare(self) -> float:
+        """The room behind a chunk at the end of a file, as a fraction of its size."""
+        ...
+
     def stage_slots(self, run: SlotRun) -> Commit:
         """Return the commit that stores chunks; they are written at once, where nothing reaches."""
+        ...
+
+    def slot_file(self, number: int) -> native.SlotFile | None:
+        """Return the file of a chunk, in which the kernel changes the chunk by itself.
+
+        From then on the kernel keeps what is known of the file. None where a commit has to change
+        it.
+        """
+        ...
+
+    def switched(self, number: int) -> ChunkMap:
+        """Return the map of the state after the kernel has changed a chunk in its `slot_file`."""
         ...
 
 

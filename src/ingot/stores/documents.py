@@ -173,6 +173,15 @@ class DocumentCheck(Generic[Value]):
             return
         self._record = _Record(after, keys, known)
 
+    def kept(self, value: Value) -> KeptDocuments | None:
+        """Return the documents of a value that the store compares itself, once they were compared.
+
+        >>> DocumentCheck().kept(3) is None
+        True
+        """
+        record = self._record
+        return None if record is None or record.value is not value else record.kept
+
     def forget(self) -> None:
         """Forget what was compared, and the value."""
         self._record = None

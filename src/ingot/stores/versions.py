@@ -5,11 +5,12 @@ store keeps its versions is its own matter.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 
+from ingot import native
 from ingot.errors import NotFoundError
 from ingot.stores.store import (
     Buffer,
@@ -34,6 +35,7 @@ __all__ = [
     "Version",
     "VersionProbe",
     "Versioned",
+    "WordChange",
     "WriteTurn",
     "announce_staging",
     "attempts",
@@ -46,6 +48,7 @@ __all__ = [
     "read_versioned",
     "settled_number",
     "shared",
+    "switched",
     "version_number",
     "version_probe",
     "versioned",
@@ -121,6 +124,60 @@ class Versioned(Protocol):
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove what was staged for edits that will not be applied."""
         ...
+
+
+class WordChange(Protocol):
+    """A commit that the kernel makes by itself.
+
+    It takes the lock, writes bytes where nothing reaches, and lets one word refer to them.
+    """
+
+    def make(
+        self,
+        dataset: native.NativeDataset,
+        documents: native.NativeDocuments,
+        version: int,
+        holder: bytes,
+        devices: Sequence[int],
+        sync: bool,
+    ) -> "native.Changed | None":
+        """Make the change; None where anything is unusual, see `ingot.native.SlotFile.change`."""
+        ...
+
+
+@runtime_checkable
+class SwitchingStore(Protocol):
+    """A store in whose files the kernel makes some commits by itself."""
+
+    def switch(
+        self,
+        change: WordChange,
+        documents: native.NativeDocuments,
+        version: int,
+        *,
+        durability: Durability,
+    ) -> int | None:
+        """Make a change of the state of `version`, and return the new version.
+
+        `documents` are what the store must still hold. None where only a turn to write can make the
+        change; then nothing has changed.
+        """
+        ...
+
+
+def switched(
+    store: Store,
+    change: WordChange,
+    documents: native.NativeDocuments,
+    version: int,
+    *,
+    durability: Durability,
+) -> int | None:
+    """Make a change by `SwitchingStore.switch`; None where the store cannot."""
+    if not _is_switching_store(type(store)):
+        return None
+    switching = cast(SwitchingStore, store)
+    return switching.switch(change, documents, version, durability=durability)
 
 
 class VersionProbe(Protocol):
@@ -453,6 +510,11 @@ def versioned(store: Store) -> Versioned | None:
 def _is_versioned(kind: type) -> bool:
     # Checking a protocol takes longer than reading the version from a lock file.
     return issubclass(kind, Versioned)
+
+
+@functools.cache
+def _is_switching_store(kind: type) -> bool:
+    return issubclass(kind, SwitchingStore)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.numeric import TruncatePrecision
@@ -118,6 +119,7 @@ _FEW_FILES: Final = 8
 """So many files are found faster one by one than by a list of all."""
 _FEW_CHUNKS: Final = 4096
 """Of so many chunks the index is 32 KiB long, which is read at once."""
+_LARGE_CHUNK: Final = 16 << 20
 _LEAST_DEAD: Final = 1 << 20
 """A file with fewer free bytes is never written anew to get rid of them."""
 
@@ -129,6 +131,8 @@ class _KnownFiles:
     files: dict[int, SuperChunk | None] = field(default_factory=dict)
     lengths: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """How many bytes the images of all entries have, of files that were changed before."""
+    slots: dict[int, native.SlotFile] = field(default_factory=dict)
+    """The files that the kernel changes by itself, as it knows them."""
     fresh: bool = False
     """Whether the array does not exist yet: no file of the store is one of its own."""
     complete: bool = False
@@ -233,7 +237,8 @@ class BlskMap:
 
     def renewed(self) -> "BlskMap":
         """Return the map of a later state with the same documents: this one, if it is unread."""
-        unread = self.before is None and not (self.kept.files or self.kept.fresh)
+        kept = self.kept
+        unread = self.before is None and not (kept.files or kept.slots or kept.fresh)
         return self if unread else replace(self, kept=_KnownFiles(), before=None)
 
     def reopened(self, store: Store) -> "BlskMap":
@@ -297,6 +302,62 @@ class BlskMap:
             for number, piece in zip(files, pieces, strict=True)
         )
 
+    def slot_file(self, number: int) -> native.SlotFile | None:
+        """Return the file of a chunk, in which the kernel changes the chunk by itself.
+
+        None where a commit has to change it: chunks need a warning, files have no trailers or must
+        be made anew, or an index takes longer to compare than Python does.
+        """
+        storage, kept = self.storage, self.kept
+        part = number // storage.capacity
+        known = kept.slots.get(part)
+        if known is None:
+            usual = storage.truncate != -1 and storage.kind is None and self.before is None
+            if not usual or kept.fresh or storage.capacity > _FEW_CHUNKS or self._is_large():
+                return None
+            file = self._loaded(part)
+            if file is None or not file.head.trailers:
+                return None
+            lengths = kept.lengths[part] if part in kept.lengths else self._lengths(file)
+            first = part * storage.capacity
+            known = native.make_slot_file(file.key, first, file.pack(), lengths, file.size)
+            if known is None:
+                return None
+            kept.slots[part] = known
+        free = known.free()
+        return None if free is None or free[0] > max(_LEAST_DEAD, free[1] // 2) else known
+
+    def switched(self, number: int) -> "BlskMap":
+        """Return the map of the state after the kernel has changed a chunk in its `slot_file`."""
+        before, part = self.kept, number // self.storage.capacity
+        kept = _KnownFiles(slots=before.slots, complete=before.complete)
+        if before.files:
+            # A reader in another thread may have loaded the file, as it was, meanwhile.
+            kept.files = {key: file for key, file in before.files.items() if key != part}
+            kept.lengths = {key: each for key, each in before.lengths.items() if key != part}
+        return replace(self, kept=kept)
+
+    def _is_large(self) -> bool:
+        """Return whether a chunk takes so long to encode that Ctrl-C must end it."""
+        return math.prod(self.schema.chunks) * self.schema.dtype.itemsize > _LARGE_CHUNK
+
+    def _recall(self, number: int) -> None:
+        """Ask the kernel what it knows of a file that it changes by itself."""
+        kept = self.kept
+        slots = kept.slots.get(number)
+        if slots is None:
+            return
+        known = slots.known()
+        if known is None:
+            # Another program has changed it.
+            for each in (kept.slots, kept.files, kept.lengths):
+                each.pop(number, None)
+        elif number not in kept.files:
+            index, lengths, size = known
+            file = SuperChunk.parse(index, size, self.storage.capacity, self._key(number))
+            kept.files[number] = file
+            kept.lengths[number] = np.frombuffer(lengths, np.int64)
+
     def _warn_of_truncate(self) -> None:
         if self.storage.truncate == -1:
             warnings.warn(
@@ -332,6 +393,8 @@ class BlskMap:
             # Whoever reads next reads what was staged.
             self.kept.files.clear()
             self.kept.fresh = False
+        changed = visited | self._ends()
+        after.slots = {key: file for key, file in self.kept.slots.items() if key not in changed}
         self.kept.following = after
         return Commit(tuple(prepare), tuple(publish))
 
@@ -370,7 +433,7 @@ class BlskMap:
         key = prefix(self.path) + ATTRIBUTES
         data = pack_attributes(attrs, self.found.get(ATTRIBUTES), key)
         schema = self.schema.described(parse_attributes(data, key))
-        kept = _KnownFiles(self.kept.files, self.kept.lengths, self.kept.fresh)
+        kept = _KnownFiles(self.kept.files, self.kept.lengths, fresh=self.kept.fresh)
         found = {**self.found, ATTRIBUTES: data}
         after = replace(self, schema=schema, found=found, kept=kept)
         return after, Commit(publish=(Put(key, data),))
@@ -454,6 +517,7 @@ class BlskMap:
 
     def _current(self, number: int) -> SuperChunk | None:
         """Return a file as the store has it now: another program may have changed it."""
+        self._recall(number)
         known = self.kept.files.get(number)
         if known is None or self.kept.fresh:
             return self._loaded(number)
@@ -462,10 +526,13 @@ class BlskMap:
         if data != known.pack():
             del self.kept.files[number]
             self.kept.lengths.pop(number, None)
+            self.kept.slots.pop(number, None)
         return self._loaded(number)
 
     def _load(self, numbers: Sequence[int]) -> None:
         """Read the indexes of files that were not read yet."""
+        for number in numbers:
+            self._recall(number)
         missing = [number for number in numbers if number not in self.kept.files]
         if self.kept.fresh:
             self.kept.files.update(dict.fromkeys(missing))

@@ -29,7 +29,7 @@ from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
 from ingot.stores.local.steps import Op, Progress, Step
 from ingot.stores.store import Batch, Buffer, Extent, FilePiece, check_key
-from ingot.stores.versions import Version
+from ingot.stores.versions import Version, WordChange
 
 __all__ = [
     "FileSystem",
@@ -244,6 +244,18 @@ class LocalFileSystem:
             return None
         descriptor, writer, journal = begun
         return _LocalDirectory(self._root, descriptor), writer, journal
+
+    def switch(
+        self,
+        names: tuple[str, str],
+        change: WordChange,
+        documents: native.NativeDocuments,
+        version: int,
+        *,
+        sync: bool,
+    ) -> "native.Changed | None":
+        """Have the kernel make a commit of one word; see `lock_file.switch`."""
+        return lock_file.switch(self._root.path, names, change, documents, version, sync=sync)
 
     def transaction(self) -> str:
         """Return 16 random hexadecimal digits."""

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ingot import native, signals
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores.versions import SWITCHING, Version
+from ingot.stores.versions import SWITCHING, Version, WordChange
 
 __all__ = [
     "APPLY",
@@ -48,6 +48,7 @@ __all__ = [
     "await_readers",
     "begin_turn",
     "pin",
+    "switch",
     "version",
     "version_probe",
 ]
@@ -192,6 +193,31 @@ def begin_turn(
     folder, file, sequence, state, stager, journal = begun
     found = _LEFT_BEHIND.get(state, LockState.UNKNOWN)
     return folder, _FileWriterLock(file, folder, found, sequence, stager, wait, path), journal
+
+
+def switch(
+    path: str,
+    names: tuple[str, str],
+    change: WordChange,
+    documents: native.NativeDocuments,
+    version: int,
+    *,
+    sync: bool,
+) -> "native.Changed | None":
+    """Have the kernel make a commit of one word in the folder at `path`, from the lock to its end.
+
+    None where anything is unusual, and then nothing has changed.
+    """
+    dataset = _dataset(path, names) if OFD else None
+    if dataset is None:
+        return None
+    return change.make(dataset, documents, version, _holder(), list(_probed), sync)
+
+
+@functools.lru_cache(maxsize=256)
+def _dataset(path: str, names: tuple[str, str]) -> native.NativeDataset | None:
+    states = LockState.BUSY, LockState.CLEAN, LockState.LOOSE
+    return native.make_dataset(path, names, _MAGIC, _system(), (WRITER, APPLY), states)
 
 
 def announce_staging(folder: int, name: str, wait: float, where: str) -> "StagingLock | None":

@@ -63,7 +63,7 @@ from ingot.stores.store import (
     is_staged,
     staged_key,
 )
-from ingot.stores.versions import StoreProbe, Version, VersionProbe
+from ingot.stores.versions import StoreProbe, Version, VersionProbe, WordChange
 
 __all__ = ["LocalStore", "LocalTurn"]
 
@@ -241,6 +241,43 @@ class LocalStore:
         that another writer does is lost. `store` is what the turn shows as its store.
         """
         return LocalTurn(self, self if store is None else store, sync=durability == "full")
+
+    def switch(
+        self,
+        change: WordChange,
+        documents: NativeDocuments,
+        version: int,
+        *,
+        durability: Durability,
+    ) -> int | None:
+        """Have the kernel make a commit of one word, and return the new version.
+
+        None where only a turn to write can: anything is unusual, and nothing has changed.
+        """
+        if self._local is None or not self._locking:
+            return None
+        self._check_writable()
+        names = self._scope.lock, self._scope.journal
+        with signals.Deferred() as deferred:
+            changed = self._local.switch(
+                names, change, documents, version, sync=durability == "full"
+            )
+            if changed is None:
+                return None
+            number, failure = changed
+            if failure is not None:
+                raise self._failed(*failure)
+            deferred.note = COMMITTED
+        return number
+
+    def _failed(self, code: int, syncing: bool, decided: bool) -> OSError:
+        """Return the error of a commit that the kernel could not finish."""
+        error = OSError(code, os.strerror(code), self.location)
+        if syncing:
+            self._failure = str(error)
+        if decided:
+            error.add_note(DECIDED)
+        return error
 
     def extend(self, key: str, pieces: Iterable[Piece], *, end: int | None = None) -> Grown:
         """Write bytes behind the end of a file, piece by piece; only inside a turn to write.
