@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot import native
 from ingot.errors import IngotError, LockedError
 from ingot.options import Options
-from ingot.stores import ObjectStore
+from ingot.stores import Extent, ObjectStore
 from ingot.stores.objects import client, turn
 from ingot.stores.objects.url import ObjectURL
 from tests import fault_proxy
@@ -274,6 +275,33 @@ def test_a_refused_chunk_is_an_error_and_never_the_fill_value(
     with pytest.raises(ingot.errors.AccessError):
         ingot.open(url, options=Options(storage=faulty.storage, damaged="error"))[28]
     assert array[:28].tolist() == list(range(1, 29))
+
+
+@pytest.mark.parametrize("removes", [False, True], ids=["replaced", "removed"])
+def test_a_chunk_that_changes_between_two_ranges_is_never_a_mixture(
+    removes: bool, proxy: FaultProxy, direct: Options, faulty: Options
+) -> None:
+    url = _url()
+    old, new = (np.random.default_rng(seed).integers(0, 2**40, 200_000) for seed in (1, 2))
+    for each, values in ((url, old), (f"{url}-new", new)):
+        ingot.array(values, each, chunks=100_000, options=direct)
+    bucket = ObjectStore(ObjectURL.parse(url, direct.storage), writable=True).client
+    (other,) = ObjectStore(ObjectURL.parse(f"{url}-new", direct.storage)).read([Extent("c/1")])
+    assert other is not None
+
+    def plan(request: Request) -> Fault:
+        # A program that is not Ingot changes the chunk before its second range is fetched.
+        if "/c/1" in request.path and "if-match" in request.headers:
+            bucket.delete(["c/1"]) if removes else bucket.put("c/1", other)
+        return FINE
+
+    array = ingot.open(url, options=faulty)
+    proxy.begin(plan)
+    if native.choice().name == "native":
+        with pytest.raises(ingot.errors.RemoteError, match=r"'c/1'.*(changed|removed)"):
+            array[150_000]
+    else:
+        assert array[150_000] == old[150_000]  # Read by one range.
 
 
 def test_a_writer_whose_lease_ran_out_is_replaced(s3_server: S3Server, direct: Options) -> None:

@@ -50,6 +50,9 @@ __all__ = [
 _REPETITIONS: Final = 3
 _PAUSE: Final = 0.05
 
+# Memory for so many bytes is taken before they have come.
+_AT_ONCE: Final = 16 << 20
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -63,6 +66,7 @@ _REFUSED: Final = ("ConnectionRefused", "dns error", "ConnectError", "Connect,")
 _CUT: Final = ("IncompleteMessage", "Body", "end of file", "UnexpectedEof", "unexpected EOF")
 _CUT_OFF: Final = "the answer was cut off"
 _REDIRECTED: Final = ("redirect", "Redirect")
+_OTHER_BYTES: Final = ("UnexpectedRange", "ParseContentRange")
 
 
 class Tag(NamedTuple):
@@ -190,7 +194,10 @@ class ObjectClient:
         """Yield all keys."""
         try:
             for batch in self.store.list(self.prefix.removesuffix("/") or None):
-                yield from (each["path"].removeprefix(self.prefix) for each in batch)
+                paths = (each["path"] for each in batch)
+                yield from (
+                    path.removeprefix(self.prefix) for path in paths if path.startswith(self.prefix)
+                )
         except Exception as error:
             raise self._failed(error, "") from None
 
@@ -298,7 +305,7 @@ class ObjectClient:
             if answers is not None:
                 answers.note(wanted)
             meta, (first, end) = answer.meta, answer.range
-            data = b"" if "head" in options else bytes(answer.bytes())
+            data = b"" if "head" in options else _taken(answer, end - first)
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
                 raise NotFoundError(f"{self.where}: there is no such bucket") from None
@@ -317,11 +324,6 @@ class ObjectClient:
         if "head" not in options and len(data) != end - first:
             raise CutOffError(
                 f"{self.where}: key {key!r}: {end - first} bytes were announced, {len(data)} came"
-            )
-        if "range" in options and first != start:
-            raise RemoteError(
-                f"{self.where}: key {key!r}: bytes from {start} were asked for, those from "
-                f"{first} came"
             )
         if "range" not in options and data:
             data = data[start:stop]
@@ -361,7 +363,8 @@ class ObjectClient:
             found = self.store.list_with_delimiter(lead.removesuffix("/") or None)
         except Exception as error:
             raise self._failed(error, f"{folder}/") from None
-        names = {f"{each.removeprefix(lead).rstrip('/')}/" for each in found["common_prefixes"]}
+        folders = (each for each in found["common_prefixes"] if each.startswith(lead))
+        names = {f"{each.removeprefix(lead).rstrip('/')}/" for each in folders}
         # Some servers list an empty folder as an object.
         paths = (each["path"] for each in found["objects"])
         names |= {path.removeprefix(lead) for path in paths if path.startswith(lead)}
@@ -405,6 +408,13 @@ class ObjectClient:
         return kind(f"{where}: {said}")
 
 
+def _taken(answer: Any, announced: int) -> bytes:
+    """Return the bytes of an answer; memory grows with what arrives, not with what is announced."""
+    if announced <= _AT_ONCE:
+        return bytes(answer.bytes())
+    return b"".join(map(bytes, answer.stream(min_chunk_size=_AT_ONCE)))
+
+
 def _from_cache(kept: KeptRange) -> FetchedObject:
     return FetchedObject(kept.data, Tag(kept.etag, kept.number), kept.size)
 
@@ -422,6 +432,7 @@ def _said(text: str) -> str:
         (_TIMED_OUT, "no answer in time"),
         (_REFUSED, "no connection to the server"),
         (_REDIRECTED, "the server sends the request elsewhere"),
+        (_OTHER_BYTES, "the server sends other bytes than those asked for"),
         (_CUT, _CUT_OFF),
     ):
         if _has(text, words):
