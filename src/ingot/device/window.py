@@ -27,11 +27,13 @@ __all__ = [
     "UNIT_ITEMS",
     "BoxAxis",
     "Buffer",
+    "ChunkPieces",
     "Spans",
     "Staged",
     "Window",
     "WindowBuilder",
     "kernel_source",
+    "needed_ranges",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -78,6 +80,8 @@ _ALIGNMENT: Final = 16
 # Bytes that need no decoding are cut into parts of this size, each for one warp.
 _PART: Final = 1 << 16
 _NO_TABLE: Final = -1
+# Reading up to this many unneeded bytes costs less than another read.
+_SMALLEST_GAP: Final = 4096
 _NANS: Final = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (4, 8)}
 
 
@@ -108,6 +112,26 @@ class Spans(NamedTuple):
         np.add.at(marks, first - base, 1)
         np.subtract.at(marks, behind - base, 1)
         return np.flatnonzero(np.cumsum(marks)) + base
+
+
+class ChunkPieces(NamedTuple):
+    """Some bytes of a stored chunk: its size, and pieces with the place of the first byte of each.
+
+    The first piece begins with the chunk.
+
+    >>> ChunkPieces(9, [(0, b"ab"), (4, b"efg")]).cut(5, 7)
+    <memory at ...>
+    """
+
+    size: int
+    pieces: Sequence[tuple[int, Buffer]]
+
+    def cut(self, start: int, stop: int) -> memoryview | None:
+        """Return the bytes from one place to another; None unless they lie in one piece."""
+        for first, piece in self.pieces:
+            if first <= start and stop <= first + len(piece):
+                return memoryview(piece)[start - first : stop - first]
+        return None
 
 
 class Staged(NamedTuple):
@@ -214,27 +238,25 @@ class WindowBuilder:
         self._offset_count = 0
         self.room = 0
 
-    def add_chunk(self, owner: int, chunk: Buffer, nbytes: int, spans: Spans) -> Staged | None:
+    def add_chunk(
+        self, owner: int, chunk: Buffer | ChunkPieces, nbytes: int, spans: Spans
+    ) -> Staged | None:
         """Add the blocks of a Blosc chunk that hold some of its `nbytes` decoded bytes.
 
-        None where no kernel decodes the chunk, or where its header and block starts are not sound.
+        None where no kernel decodes the chunk, where its header and block starts are not sound,
+        and where a block that is needed lies in no piece of it.
         """
-        try:
-            header = ChunkHeader.parse(chunk)
-            header.check_decodable(nbytes)
-        except IngotError:
-            return None
-        if header.nbytes != nbytes or not nbytes:
+        stored = chunk if isinstance(chunk, ChunkPieces) else ChunkPieces(len(chunk), [(0, chunk)])
+        header = _sound_header(stored, nbytes)
+        if header is None:
             return None
         if header.special != "none":
-            return self._add_special(owner, header, chunk, spans)
+            return self._add_special(owner, header, stored, spans)
         if header.memcpyed:
             begin, end = int(spans.begins.min()), int(spans.ends.max())
-            start = header.header_bytes
-            return self.add_plain(owner, memoryview(chunk)[start + begin : start + end], begin)
-        if header.codec not in _KINDS or header.variable or header.has_dictionary:
-            return None
-        return self._add_blocks(owner, header, chunk, spans)
+            data = stored.cut(header.header_bytes + begin, header.header_bytes + end)
+            return None if data is None else self.add_plain(owner, data, begin)
+        return self._add_blocks(owner, header, stored, spans)
 
     def add_plain(self, owner: int, data: Buffer, begin: int = 0) -> Staged:
         """Add decoded bytes of a chunk, from byte `begin` of it on."""
@@ -296,47 +318,55 @@ class WindowBuilder:
         )
 
     def _add_blocks(
-        self, owner: int, header: ChunkHeader, chunk: Buffer, spans: Spans
+        self, owner: int, header: ChunkHeader, chunk: ChunkPieces, spans: Spans
     ) -> Staged | None:
         found = _extents(header, chunk)
         if found is None:
             return None
         starts, ends = found
-        size, steps = header.block_bytes, _steps(header)
-        numbers = spans.blocks(size)
-        first, last = int(numbers[0]), int(numbers[-1])
-        delta = any(number == filters.DELTA for number, _ in steps)
-        # Delta refers to the first block, which lies in front of the others if they do not have it.
-        apart = self._take_room(size) if delta and first else 0
+        size, steps, numbers = header.block_bytes, _steps(header), _numbers(header, spans)
+        data = _cut_joined(chunk, starts[numbers], ends[numbers])
+        if data is None:
+            return None
+        # Delta refers to the first block, which lies by itself where later ones are wanted.
+        apart = numbers[0] == 0 and len(numbers) > 1 and int(spans.begins.min()) >= size
+        first, last = int(numbers[int(apart)]), int(numbers[-1])
+        reference = self._take_room(size) if apart else 0
         start = self._take_room(min(header.nbytes, (last + 1) * size) - first * size) - first * size
-        targets = start + numbers * size
-        if delta and first:
-            numbers, targets = np.append(0, numbers), np.append(apart, targets)
         table = np.zeros(len(numbers), BLOCK)
+        table["target"] = start + numbers * size
+        if apart:
+            table["target"][0] = reference
         table["nbytes"] = np.minimum(size, header.nbytes - numbers * size)
         table["typesize"] = header.typesize
         table["streams"] = np.where(table["nbytes"] == size, header.streams_of(0), 1)
         table["kind"] = _KINDS[header.codec]
         table["runs"] = header.extended
         table["partial"] = header.partial_bitshuffle
-        table["target"] = targets
-        if delta:
-            table["reference"] = targets[0]
+        if _has_delta(header):
+            table["reference"] = table["target"][0]
             table["referring"] = numbers > 0
         for place, (number, meta) in enumerate(steps):
             table["filters"][:, place], table["metas"][:, place] = number, meta
-        sources = self._append_pieces(chunk, starts[numbers], ends[numbers])
-        table["source"], table["source_end"] = sources, sources + (ends - starts)[numbers]
+        sizes = ends[numbers] - starts[numbers]
+        table["source_end"] = self._input_size + np.cumsum(sizes)
+        table["source"] = self._input_size + np.cumsum(sizes) - sizes
+        for piece in data:
+            self._append_input(piece)
         self._append(owner, table)
         return Staged(start, sum(number in _TURNING for number, _ in steps) % 2)
 
-    def _add_special(self, owner: int, header: ChunkHeader, chunk: Buffer, spans: Spans) -> Staged:
+    def _add_special(
+        self, owner: int, header: ChunkHeader, chunk: ChunkPieces, spans: Spans
+    ) -> Staged | None:
         """Add a chunk that repeats a value."""
-        value = b"\0"
+        value: Buffer | None = b"\0"
         if header.special == "nan":
             value = _NANS[header.typesize]
         elif header.special == "value":
-            value = bytes(memoryview(chunk)[EXTENDED_HEADER_BYTES:])
+            value = chunk.cut(EXTENDED_HEADER_BYTES, header.cbytes)
+        if value is None:
+            return None
         width, begin, end = len(value), int(spans.begins.min()), int(spans.ends.max())
         # Parts begin with the value, so that all of them repeat the same bytes.
         begin -= begin % width
@@ -364,17 +394,6 @@ class WindowBuilder:
         self._input.append(data)
         self._input_size += len(data)
 
-    def _append_pieces(self, chunk: Buffer, starts: Ints, ends: Ints) -> Ints:
-        """Append pieces of a chunk to the input, and return where each of them begins there."""
-        sizes = ends - starts
-        places: Ints = self._input_size + np.cumsum(sizes) - sizes
-        view = memoryview(chunk)
-        # Pieces that follow each other are appended as one.
-        cuts = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(starts)], strict=True):
-            self._append_input(view[int(starts[first]) : int(ends[last - 1])])
-        return places
-
     def _add_offsets(self, offsets: Ints | None) -> int:
         """Add a table of offsets, and return where it begins."""
         if offsets is None:
@@ -384,18 +403,77 @@ class WindowBuilder:
         return self._offset_count - len(offsets)
 
 
+def needed_ranges(
+    head: bytes, nbytes: int, spans: Spans
+) -> tuple[int, list[tuple[int, int]]] | None:
+    """Return the size of a Blosc chunk, and the ranges of its bytes that hold decoded ones.
+
+    `head` is its first bytes, and `nbytes` its decoded size. Neighbouring ranges are joined, small
+    gaps included. None where that does not follow from the first bytes, or no kernel decodes it.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(range(250)) * 400, typesize=1, filters=[], blocksize=10_000)
+    >>> size, ranges = needed_ranges(chunk[:100], 100_000, Spans(np.array([99]), np.array([100])))
+    >>> size == len(chunk), ranges[0][0]
+    (True, 56)
+    """
+    chunk = ChunkPieces(int.from_bytes(head[12:16], "little", signed=True), [(0, head)])
+    header = _sound_header(chunk, nbytes)
+    if header is None or header.special != "none":
+        return None
+    if header.memcpyed:
+        begin, end = int(spans.begins.min()), int(spans.ends.max())
+        return header.cbytes, [(header.header_bytes + begin, header.header_bytes + end)]
+    found = _extents(header, chunk)
+    if found is None:
+        return None
+    numbers = _numbers(header, spans)
+    order = numbers[np.argsort(found[0][numbers])]
+    starts, ends = found[0][order], found[1][order]
+    cuts = np.flatnonzero(starts[1:] - ends[:-1] > _SMALLEST_GAP)
+    firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(order) - 1)
+    return header.cbytes, list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
+
+
+def _sound_header(chunk: ChunkPieces, nbytes: int) -> ChunkHeader | None:
+    """Return the header of a chunk of `nbytes` decoded bytes; None where no kernel decodes it."""
+    try:
+        header = ChunkHeader.parse(chunk.pieces[0][1], stored=chunk.size)
+        header.check_decodable(nbytes)
+    except IngotError:
+        return None
+    if header.nbytes != nbytes or not nbytes:
+        return None
+    if not header.block_count:
+        return header
+    plain = not header.variable and not header.has_dictionary
+    return header if plain and header.codec in _KINDS else None
+
+
 def _steps(header: ChunkHeader) -> list[tuple[int, int]]:
     """Return the filters of a chunk that a reader undoes, in the order of encoding."""
     return [step for step in header.pipeline if step[0] in _UNDONE]
 
 
-def _extents(header: ChunkHeader, chunk: Buffer) -> tuple[Ints, Ints] | None:
+def _has_delta(header: ChunkHeader) -> bool:
+    return any(number == filters.DELTA for number, _ in header.pipeline)
+
+
+def _numbers(header: ChunkHeader, spans: Spans) -> Ints:
+    """Return the blocks that decoding some bytes takes, ascending; with delta also the first."""
+    numbers = spans.blocks(header.block_bytes)
+    return np.append(0, numbers) if numbers[0] and _has_delta(header) else numbers
+
+
+def _extents(header: ChunkHeader, chunk: ChunkPieces) -> tuple[Ints, Ints] | None:
     """Return where the blocks of a chunk begin and end: at the next start, or with the chunk.
 
-    None unless all starts differ and lie behind the starts themselves.
+    None unless all starts are at hand, differ, and lie behind the starts themselves.
     """
-    stored = np.frombuffer(chunk, "<i4", header.block_count, header.header_bytes)
-    starts = stored.astype(np.int64)
+    stored = chunk.cut(header.header_bytes, header.data_start)
+    if stored is None:
+        return None
+    starts = np.frombuffer(stored, "<i4").astype(np.int64)
     order = np.argsort(starts, kind="stable")
     following = np.append(starts[order[1:]], header.cbytes)
     if starts[order[0]] < header.data_start or bool((following <= starts[order]).any()):
@@ -403,6 +481,18 @@ def _extents(header: ChunkHeader, chunk: Buffer) -> tuple[Ints, Ints] | None:
     ends = np.empty_like(starts)
     ends[order] = following
     return starts, ends
+
+
+def _cut_joined(chunk: ChunkPieces, starts: Ints, ends: Ints) -> list[Buffer] | None:
+    """Return ranges of a chunk, those that follow each other as one; None unless all are there."""
+    cuts = (np.flatnonzero(starts[1:] != ends[:-1]) + 1).tolist()
+    found: list[Buffer] = []
+    for first, last in zip([0, *cuts], [*cuts, len(starts)], strict=True):
+        piece = chunk.cut(int(starts[first]), int(ends[last - 1]))
+        if piece is None:
+            return None
+        found.append(piece)
+    return found
 
 
 def _parts(size: int, step: int) -> NDArray[Any]:

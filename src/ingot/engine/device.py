@@ -1,7 +1,8 @@
 """Selections read onto a device: which bytes of which chunks it gets, and where their items go.
 
-The chunks of a selection are fetched in windows of bounded size. Blosc chunks go to the device as
-they are stored, as far as their blocks are needed; their checksums are compared before. Any other
+The chunks of a selection are fetched in windows of bounded size; where little of them is wanted,
+only the blocks that are needed. Blosc chunks go to the device as they are stored, as far as their
+blocks are needed; their checksums are compared before. Any other
 chunk is decoded here, and what is wanted of it is sent. While the device works on one window, the
 next one is fetched. A chunk that the device refuses is decoded here as well, which raises what a
 read without a device would.
@@ -16,10 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.device.device import Device
-from ingot.device.window import BoxAxis, Spans, Window, WindowBuilder
+from ingot.device.window import (
+    BoxAxis,
+    Buffer,
+    ChunkPieces,
+    Spans,
+    Window,
+    WindowBuilder,
+    needed_ranges,
+)
 from ingot.engine import flat, kernel, plan
+from ingot.engine.parts import Checked, Needed, whole_from
 from ingot.engine.plan import BoxRow, Row
-from ingot.engine.run import BloscChunk, Engine
+from ingot.engine.run import Engine, Fetched, Pieces
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.formats.format import Coords
 from ingot.selection import BasicSelection, Selection, parse
@@ -34,6 +44,8 @@ _WIDTHS: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8
 _AHEAD: Final = 2
 # Items that lie no further apart are in neighbouring blocks, but for very small ones.
 _SHORT_STEP: Final = 4096
+# Chunks of which less than one part in so many is wanted are not read as a whole.
+_FEW: Final = 3
 
 
 def device_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -230,6 +242,26 @@ class _WantedItems(NamedTuple):
     parts: Callable[[Sequence[int]], list[tuple[_Part, _Part]]]
 
 
+class _ChunkPart(NamedTuple):
+    """Where wanted items lie among the decoded bytes of a Blosc chunk, and where they go."""
+
+    nbytes: int
+    spans: Spans
+    parts: list[tuple[_Part, _Part]]
+
+    @property
+    def wanted(self) -> int:
+        """How many bytes the items lie in, at most."""
+        return min(int((self.spans.ends - self.spans.begins).sum()), self.nbytes)
+
+    def needed(self, head: bytes) -> Needed:
+        """Return which bytes of the chunk are needed; None for all of them."""
+        found = needed_ranges(head, self.nbytes, self.spans)
+        if found is None or sum(end - begin for begin, end in found[1]) >= whole_from(found[0]):
+            return None
+        return found
+
+
 class _DeviceReader:
     """Sends the chunks of an engine to a device, window by window."""
 
@@ -264,18 +296,51 @@ class _DeviceReader:
     def _window(self, group: Sequence[_WantedItems]) -> Window:
         """Return the window of some chunks: as they are stored, or decoded here."""
         engine, builder = self._engine, WindowBuilder()
-        coords = [each.coords for each in group]
-        fetched = engine.fetch(coords)
-        others: list[int] = []
-        for number, (wanted, each) in enumerate(zip(group, fetched, strict=True)):
-            if not self._add_stored(
-                builder, number, wanted, engine.blosc_chunk(wanted.coords, each)
-            ):
-                others.append(number)
-        decoded = engine.decoded([coords[n] for n in others], [fetched[n] for n in others])
-        for number, chunk in zip(others, decoded, strict=True):
-            self._add_decoded(builder, number, group[number], chunk)
+        chunks = [self._in_chunk(wanted) for wanted in group]
+        fetched, checked = self._fetched(group, chunks)
+        others: dict[int, Fetched] = {}
+        for number, (chunk, each) in enumerate(zip(chunks, fetched, strict=True)):
+            if not self._add_stored(builder, number, group[number].coords, chunk, each):
+                # Pieces are of no use here; the whole chunk is fetched.
+                whole = (
+                    engine.fetch([group[number].coords])[0] if isinstance(each, Pieces) else each
+                )
+                others[number] = whole
+        coords = [group[number].coords for number in others]
+        decoded = engine.decoded(coords, list(others.values()))
+        for number, items in zip(others, decoded, strict=True):
+            self._add_decoded(builder, number, group[number], items)
+        reader = engine.part_reader()
+        if reader is not None and checked:
+            reader.remember(checked)
         return builder.build()
+
+    def _in_chunk(self, wanted: _WantedItems) -> "_ChunkPart | None":
+        """Return where wanted items lie in a Blosc chunk; None where chunks are not Blosc's."""
+        form = self._engine.blosc_form(wanted.coords)
+        if form is None:
+            return None
+        parts = wanted.parts(_strides(form.shape, form.axes, self._itemsize))
+        ranges = [source.spans(self._itemsize) for source, _ in parts]
+        spans = Spans(*(np.concatenate(each) for each in zip(*ranges, strict=True)))
+        return _ChunkPart(math.prod(form.shape) * self._itemsize, spans, parts)
+
+    def _fetched(
+        self, group: Sequence[_WantedItems], chunks: "Sequence[_ChunkPart | None]"
+    ) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
+        """Return chunks, or only the blocks that are needed where these are a small part of all."""
+        engine, coords = self._engine, [each.coords for each in group]
+        reader = engine.part_reader()
+        known = [chunk for chunk in chunks if chunk is not None]
+        few = sum(chunk.wanted for chunk in known) * _FEW < sum(chunk.nbytes for chunk in known)
+        if reader is None or not few:
+            return engine.fetch(coords), []
+
+        def ask(places: Sequence[int], heads: Sequence[bytes]) -> list[Needed]:
+            asked = zip((chunks[place] for place in places), heads, strict=True)
+            return [None if chunk is None else chunk.needed(head) for chunk, head in asked]
+
+        return engine.fetch_parts(reader, coords, ask)
 
     def _settle(
         self, group: Sequence[_WantedItems], window: Window, wait: Callable[[], NDArray[np.uint32]]
@@ -295,20 +360,23 @@ class _DeviceReader:
         self,
         builder: WindowBuilder,
         number: int,
-        wanted: _WantedItems,
-        chunk: BloscChunk | None,
+        coords: Coords,
+        chunk: "_ChunkPart | None",
+        fetched: Fetched | Pieces,
     ) -> bool:
         """Add a Blosc chunk as it is stored; False where that cannot be."""
         if chunk is None:
             return False
-        data, shape, axes = chunk
-        parts = wanted.parts(_strides(shape, axes, self._itemsize))
-        ranges = [source.spans(self._itemsize) for source, _ in parts]
-        spans = Spans(*(np.concatenate(each) for each in zip(*ranges, strict=True)))
-        staged = builder.add_chunk(number, data, math.prod(shape) * self._itemsize, spans)
+        if isinstance(fetched, Pieces):
+            stored: Buffer | ChunkPieces | None = ChunkPieces(*fetched)
+        else:
+            stored = self._engine.blosc_bytes(coords, fetched)
+        if stored is None:
+            return False
+        staged = builder.add_chunk(number, stored, chunk.nbytes, chunk.spans)
         if staged is None:
             return False
-        for source, target in parts:
+        for source, target in chunk.parts:
             self._add_box(builder, staged.start, staged.side, source, target)
         return True
 

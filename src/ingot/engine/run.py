@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native, signals
+from ingot.codecs.codec import ChunkSpec
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, Reading, explain
 from ingot.engine.handed import HandedLayout
-from ingot.engine.parts import whole_from
+from ingot.engine.parts import Ask, Checked, PartReader, whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
 from ingot.engine.staging import edits_of, edits_of_images, stage_values, staged_edits
@@ -84,11 +85,12 @@ __all__ = [
     "HANDED_OVER",
     "LOST",
     "READ_BY_KERNEL",
-    "BloscChunk",
+    "BloscForm",
     "ChunkContext",
     "ChunkFailure",
     "Engine",
     "Fetched",
+    "Pieces",
     "as_buffer",
     "assign_together",
     "chunk_note",
@@ -148,6 +150,7 @@ class Engine:
         "_coder",
         "_few_chunks",
         "_layout",
+        "_part_reader",
         "_stager",
         "_threads",
         "_zones",
@@ -191,6 +194,7 @@ class Engine:
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | HandedLayout | EllipsisType | None = ...
         self._coder: native.Layout | EllipsisType | None = ...
+        self._part_reader: PartReader | EllipsisType | None = ...
         # What encodes chunks that may lie elsewhere afterwards; None until it is needed.
         self._stager: native.Layout | None = None
 
@@ -224,7 +228,7 @@ class Engine:
         else:
             # It served nothing but the change, and keeps nothing of the state before.
             engine._before = chunks
-            engine._coder = ...
+            engine._coder = engine._part_reader = ...
         if chunks is not self.chunks or not self._serves_again:
             return engine
         if isinstance(layout, HandedLayout):
@@ -1314,21 +1318,56 @@ class Engine:
         """Yield chunks, which may be read-only; None where every item is the fill value."""
         return self.decoded(coords, self.fetch(coords))
 
-    def blosc_chunk(self, coords: Coords, fetched: "Fetched") -> "BloscChunk | None":
-        """Return a fetched chunk as Blosc has it, after comparing its checksum.
-
-        None where the array has another codec, or the chunk another form.
-        """
+    def blosc_form(self, coords: Coords) -> "BloscForm | None":
+        """Return the form of a chunk where chunks are Blosc's; None where they are not."""
         schema = self._before.schema
-        if not isinstance(fetched.data, bytes):
-            return None
         spec = schema.spec(coords)
         coding = schema.chain.native_coding(spec)
         if coding is None or coding.kind not in ("blosc", "blosc2"):
             return None
+        return BloscForm(spec.shape, coding.axes)
+
+    def blosc_bytes(self, coords: Coords, fetched: "Fetched") -> Buffer | None:
+        """Return a fetched chunk of an array of Blosc as Blosc has it, its checksum compared.
+
+        None where the chunk is not stored, or has another size.
+        """
+        schema = self._before.schema
+        if not isinstance(fetched.data, bytes):
+            return None
         with ChunkContext(self.chunks, coords, fetched.location):
-            bare = schema.chain.unframed(fetched.data, spec)
-        return None if bare is None else BloscChunk(bare.data, spec.shape, coding.axes)
+            bare = schema.chain.unframed(fetched.data, schema.spec(coords))
+        return None if bare is None else bare.data
+
+    def part_reader(self) -> PartReader | None:
+        """Return what reads parts of Blosc chunks; None where chunks are read as a whole."""
+        reader = self._part_reader
+        if reader is ...:
+            reader, schema = None, self._before.schema
+            coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype, schema.fill))
+            plain = coding is not None and not coding.framed and self._cache is None
+            if coding is not None and plain and PartReader.serves(self._before, coding):
+                reader = PartReader(self._before, coding, self.options.verify)
+            self._part_reader = reader
+        return reader
+
+    def fetch_parts(
+        self, reader: PartReader, coords: Sequence[Coords], ask: Ask
+    ) -> "tuple[list[Fetched | Pieces], list[Checked]]":
+        """Return chunks as `fetch` does, or only the bytes of them that `ask` names.
+
+        The second list is for `PartReader.remember`, once the checksums are compared.
+        """
+        chunks, ndim = self._before, len(self.shape)
+        table = np.array(coords, np.int64).reshape(len(coords), ndim)
+        held, checked = reader.fetch(table, ask)
+        found: list[Fetched | Pieces] = []
+        for each, location in zip(held, chunks.locate(table), strict=True):
+            if isinstance(each, tuple) and len(each) == 2:
+                found.append(Pieces(*each))
+            else:
+                found.append(Fetched(location, each if isinstance(each, bytes) else None))
+        return found, checked
 
     def decoded(
         self, coords: Sequence[Coords], fetched: Sequence["Fetched"]
@@ -1511,10 +1550,16 @@ class Fetched(NamedTuple):
     """Whether it is not stored although the manifest of the array names it."""
 
 
-class BloscChunk(NamedTuple):
-    """The bytes of a Blosc chunk, the shape of its items, and their axes, the slowest first."""
+class Pieces(NamedTuple):
+    """The size of a chunk, and pieces of it with the places of their first bytes."""
 
-    data: Buffer
+    size: int
+    pieces: list[tuple[int, bytes]]
+
+
+class BloscForm(NamedTuple):
+    """The shape of the items of a Blosc chunk, and their axes, the slowest first."""
+
     shape: tuple[int, ...]
     axes: tuple[int, ...]
 

@@ -13,9 +13,11 @@ from ingot.device.window import (
     BOX,
     UNIT_ITEMS,
     BoxAxis,
+    ChunkPieces,
     Spans,
     WindowBuilder,
     kernel_source,
+    needed_ranges,
 )
 
 DATA = np.arange(5000, dtype="<i4").tobytes()
@@ -141,3 +143,50 @@ def test_the_input_is_written_once_and_whole() -> None:
     window.write_input(memory)
     assert memory.tobytes() == b"".join(window.pieces) + b"\0"
     assert memory.tobytes().startswith(b"spam")
+
+
+NOISE = np.random.default_rng(2).integers(0, 2**16, 200_000, "i4").tobytes()
+"""Two bytes of each item are noise, so that blocks of 32 KB take half of that."""
+
+
+def noisy(**options: object) -> bytes:
+    given = {"typesize": 4, "blocksize": 32_000} | options
+    return blosc.compress(NOISE, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("filters", [["shuffle"], ["delta", "shuffle"]])
+def test_pieces_that_are_needed_suffice(filters: list[str]) -> None:
+    chunk = noisy(filters=filters, version=2)
+    wanted = spans((64_000, 64_004), (320_000, 320_004), (352_000, 352_004))
+    found = needed_ranges(chunk[:4096], len(NOISE), wanted)
+    assert found is not None
+    size, ranges = found
+    assert size == len(chunk)
+    starts = np.frombuffer(chunk, "<i4", 25, 32).tolist()
+    first = [(starts[0], starts[1])] if "delta" in filters else []
+    assert ranges == [*first, (starts[2], starts[3]), (starts[10], starts[12])]
+    pieces = [(0, chunk[:4096]), *((begin, chunk[begin:end]) for begin, end in ranges)]
+    builder, whole = WindowBuilder(), WindowBuilder()
+    assert builder.add_chunk(0, ChunkPieces(size, pieces), len(NOISE), wanted) is not None
+    assert whole.add_chunk(0, chunk, len(NOISE), wanted) is not None
+    assert builder.build().pieces == whole.build().pieces
+    assert builder.build().blocks.tobytes() == whole.build().blocks.tobytes()
+    assert WindowBuilder().add_chunk(0, ChunkPieces(size, pieces[:-1]), len(NOISE), wanted) is None
+
+
+def test_ranges_of_chunks_that_are_left_to_the_cpu_are_not_known() -> None:
+    wanted = spans((64_000, 64_004))
+    assert needed_ranges(noisy(codec="zstd")[:4096], len(NOISE), wanted) is None
+    assert needed_ranges(noisy()[:40], len(NOISE), wanted) is None
+    assert needed_ranges(noisy()[:4096], len(NOISE) + 1, wanted) is None
+    assert needed_ranges(b"spam", len(NOISE), wanted) is None
+    constant = blosc.constant(b"spa", 3_000_000)
+    assert needed_ranges(constant, 3_000_000, wanted) is None
+
+
+def test_ranges_of_a_chunk_that_is_stored_as_it_is() -> None:
+    chunk = noisy(level=0)
+    assert needed_ranges(chunk[:4096], len(NOISE), spans((64_000, 64_004), (64_100, 64_200))) == (
+        len(chunk),
+        [(64_016, 64_216)],
+    )

@@ -1,6 +1,6 @@
 """Reading onto a device: errors, absent chunks, options, and chunks that the device refuses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot import Limits, Options
+from ingot import Limits, Options, blosc
+from ingot.codecs.codec import Stage, parse_spelling, parse_stage
 from ingot.engine.device import device_dtype
 from ingot.errors import ArgumentError, CorruptionError, DamageWarning, IngotError, UnsupportedError
 from ingot.stores import MemoryStore
+from ingot.stores.store import Extent
+from ingot.testing.counting import CountingStore
 from tests.host_device import HostDevice, needs_compiler
 from tests.property.test_device_reads import same_items
 from tests.storage import content, put
@@ -182,3 +185,80 @@ def test_blocks_inside_a_transaction_see_it() -> None:
     with array.transaction():
         array[:] = 5
         assert all((block == 5).all() for _, block in array.blocks(device=HostDevice()))
+
+
+LARGE = (np.arange(400_000) // 7).astype("i4").reshape(400, 1000)
+CROPS = [
+    (slice(3, 5), slice(None)),
+    (slice(100, 380, 90), slice(10, 20)),
+    ([7, 399, 200], slice(None)),
+    ([7, 399, 200], [1, 2, 3]),
+    350,
+]
+
+
+def blocked(codec: str) -> Stage:
+    """Return a codec of Blosc with blocks of 16 KB."""
+    return parse_stage(parse_spelling(codec)[0].config() | {"blocksize": 16_000})
+
+
+class BytesCounter(CountingStore):
+    """A store that sends ranges of bytes, and counts the bytes."""
+
+    sent = 0
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        found = super().read(extents)
+        self.sent += sum(len(each or b"") for each in found)
+        return found
+
+
+def large(codec: object, kind: str) -> BytesCounter:
+    """Store chunks of 800 KB; those of zarr3 have checksums."""
+    store = BytesCounter()
+    ingot.array(LARGE, store, chunks=(200, 1000), codec=codec, format=kind)
+    return store
+
+
+@pytest.mark.parametrize("codec", ["blosc:lz4:5:shuffle", "blosc:blosclz:9:noshuffle"])
+def test_only_needed_blocks_are_read(codec: str) -> None:
+    store = large(blocked(codec), "zarr2")
+    array = ingot.open(store)
+    whole = array.stored_bytes
+    for key in CROPS:
+        before = store.sent
+        assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+        assert store.sent - before < whole // 2
+    assert same_items(array.read(device=HostDevice()), LARGE)
+
+
+def test_a_checksum_is_compared_before_parts_are_used() -> None:
+    store = large(blocked("blosc:lz4:5:shuffle"), "zarr3")
+    array = ingot.open(store)
+    read = []
+    for _ in range(2):
+        before = store.sent
+        assert same_items(array.read(CROPS[0], device=HostDevice()), LARGE[CROPS[0]])
+        read.append(store.sent - before)
+    assert read[1] < read[0] // 4
+
+
+def test_damage_in_a_block_that_is_needed() -> None:
+    store = CountingStore()
+    codec = blocked("blosc:lz4:5:shuffle")
+    ingot.array(LARGE, store, chunks=(200, 1000), codec=codec, format="zarr2")
+    damage(store, "0.0", blosc.inspect(content(store)["0.0"]).blocks[20].offset)
+    array = ingot.open(store)
+    expected = outcome(lambda: array[80:85])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(slice(80, 85), device=HostDevice())) == expected
+    assert same_items(array.read(slice(3, 5), device=HostDevice()), LARGE[3:5])
+
+
+def test_parts_of_files_are_read(tmp_path: Path) -> None:
+    for settings in ({"shards": (400, 1000)}, {"codec": "blosc:zstd:1:shuffle"}, {"order": "F"}):
+        path = tmp_path / str(len(settings))
+        ingot.array(LARGE, path, chunks=(200, 1000), overwrite=True, **settings)
+        array = ingot.open(path)
+        for key in CROPS:
+            assert same_items(array.read(key, device=HostDevice()), LARGE[key])
