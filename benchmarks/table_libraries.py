@@ -1,7 +1,7 @@
-"""Table libraries behind one interface: write, column, two queries, scattered rows, append."""
+"""Table libraries behind one interface: write, open, read in five ways, append, update."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,12 @@ OUTPUT = ("time", "price", "size")
 class Opened(Protocol):
     """An open table."""
 
+    def count(self) -> int:
+        """Return the number of rows."""
+
+    def close(self) -> None:
+        """Close the table."""
+
     def column(self, name: str) -> NDArray[Any]:
         """Return all of a column."""
 
@@ -31,11 +37,17 @@ class Opened(Protocol):
     def selective(self, symbol: int, size: int) -> Columns:
         """Return the few rows of a symbol with a larger size."""
 
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any] | None:
+        """Return items of a column by their numbers; None where the library cannot."""
+
     def rows(self, numbers: NDArray[np.int64]) -> Columns | None:
         """Return rows by their numbers; None where the library cannot."""
 
     def append(self, columns: Columns) -> bool:
         """Append rows; return False where the library cannot."""
+
+    def update(self, below: int, size: int) -> bool:
+        """Give rows with a symbol below a number another size; False where the library cannot."""
 
 
 class Library(Protocol):
@@ -55,12 +67,15 @@ class Ingot:
 
     packages = ()
 
-    def __init__(self, durability: Any, format: str | None = None) -> None:
+    def __init__(
+        self, durability: Any, format: str | None = None, codec: str | None = None
+    ) -> None:
         self.options = ingot.Options(durability=durability)
         self.format = format
+        self.codec = codec
 
     def write(self, columns: Columns, path: Path) -> None:
-        ingot.table(columns, path, format=self.format, options=self.options)
+        ingot.table(columns, path, format=self.format, codec=self.codec, options=self.options)
 
     def open(self, path: Path) -> Opened:
         return _Ingot(ingot.open(path, "r+", options=self.options))
@@ -69,6 +84,12 @@ class Ingot:
 class _Ingot:
     def __init__(self, table: Any) -> None:
         self.table = table
+
+    def count(self) -> int:
+        return len(self.table)
+
+    def close(self) -> None:
+        self.table.close()
 
     def column(self, name: str) -> NDArray[Any]:
         found: NDArray[Any] = self.table[name][:]
@@ -83,12 +104,20 @@ class _Ingot:
         found: Columns = self.table.read(OUTPUT, where=where)
         return found
 
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        found: NDArray[Any] = self.table[name][numbers]
+        return found
+
     def rows(self, numbers: NDArray[np.int64]) -> Columns:
         found: Columns = self.table.read(rows=numbers)
         return found
 
     def append(self, columns: Columns) -> bool:
         self.table.append(columns)
+        return True
+
+    def update(self, below: int, size: int) -> bool:
+        self.table.update(f"symbol < {below}", {"size": size})
         return True
 
 
@@ -115,6 +144,12 @@ class _Bcolz:
     def __init__(self, table: Any) -> None:
         self.table = table
 
+    def count(self) -> int:
+        return len(self.table)
+
+    def close(self) -> None:
+        self.table.flush()
+
     def column(self, name: str) -> NDArray[Any]:
         found: NDArray[Any] = self.table[name][:]
         return found
@@ -129,12 +164,20 @@ class _Bcolz:
         found = self.table.fetchwhere(where, outcols=list(OUTPUT))
         return {name: found[name][:] for name in OUTPUT}
 
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        found: NDArray[Any] = self.table[name][numbers]
+        return found
+
     def rows(self, numbers: NDArray[np.int64]) -> Columns:
         found = self.table[numbers]
         return {name: found[name] for name in found.dtype.names}
 
     def append(self, columns: Columns) -> bool:
         self.table.append(list(columns.values()))
+        return True
+
+    def update(self, below: int, size: int) -> bool:
+        self.table["size"][self.table["symbol"][:] < below] = size
         return True
 
 
@@ -163,6 +206,12 @@ class _CTable:
     def __init__(self, table: Any) -> None:
         self.table = table
 
+    def count(self) -> int:
+        return len(self.table)
+
+    def close(self) -> None:
+        self.table.close()
+
     def column(self, name: str) -> NDArray[Any]:
         return np.asarray(self.table[name][:])
 
@@ -176,12 +225,20 @@ class _CTable:
         view = self.table.where(where, columns=list(OUTPUT))
         return {name: np.asarray(view[name][:]) for name in OUTPUT}
 
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return np.asarray(self.table[name][numbers])
+
     def rows(self, numbers: NDArray[np.int64]) -> Columns:
         found = self.table.take(numbers)
         return {name: np.asarray(found[name][:]) for name in found.col_names}
 
     def append(self, columns: Columns) -> bool:
         self.table.extend(dict(columns), validate=False)
+        return True
+
+    def update(self, below: int, size: int) -> bool:
+        found = np.flatnonzero(np.asarray(self.table["symbol"][:]) < below)
+        self.table["size"][found] = np.full(len(found), size, "i4")
         return True
 
 
@@ -234,6 +291,13 @@ class _DuckDB:
         found: Columns = self.connection.execute(question).fetchnumpy()
         return found
 
+    def count(self) -> int:
+        (found,) = self._asked(f"select count(*) as rows from {self.source}")["rows"]
+        return int(found)
+
+    def close(self) -> None:
+        self.connection.close()
+
     def column(self, name: str) -> NDArray[Any]:
         return self._asked(f"select {name} from {self.source}")[name]
 
@@ -247,14 +311,21 @@ class _DuckDB:
         where = f"symbol = {symbol} and size > {size}"
         return self._asked(f"select {names} from {self.source} where {where}")
 
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any] | None:
+        found = self._numbered(name, numbers)
+        return None if found is None else found[name]
+
     def rows(self, numbers: NDArray[np.int64]) -> Columns | None:
+        return self._numbered("t.*", numbers)
+
+    def _numbered(self, names: str, numbers: NDArray[np.int64]) -> Columns | None:
         import pyarrow
 
         if not self.changeable:
             return None
         self.connection.register("numbers", pyarrow.table({"number": numbers}))
         return self._asked(
-            "select t.* from t where rowid in (select number from numbers) order by rowid"
+            f"select {names} from t where rowid in (select number from numbers) order by rowid"
         )
 
     def append(self, columns: Columns) -> bool:
@@ -265,14 +336,212 @@ class _DuckDB:
             self.connection.execute("insert into t select * from more")
         return self.changeable
 
+    def update(self, below: int, size: int) -> bool:
+        if self.changeable:
+            self.connection.execute(f"update t set size = {size} where symbol < {below}")
+        return self.changeable
+
+
+class PyarrowParquet:
+    """A Parquet file, read by pyarrow."""
+
+    packages = ("pyarrow",)
+
+    def write(self, columns: Columns, path: Path) -> None:
+        Parquet().write(columns, path)
+
+    def open(self, path: Path) -> Opened:
+        return _PyarrowParquet(path)
+
+
+class _PyarrowParquet:
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet
+
+        self.path = path
+        self.file = pyarrow.parquet.ParquetFile(path, memory_map=True)
+
+    def _read(self, names: Sequence[str], filters: Any = None) -> Columns:
+        import pyarrow.parquet
+
+        found = pyarrow.parquet.read_table(self.path, columns=list(names), filters=filters)
+        return _of_arrow(found)
+
+    def count(self) -> int:
+        return int(self.file.metadata.num_rows)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def column(self, name: str) -> NDArray[Any]:
+        return _of_arrow(self.file.read([name]))[name]
+
+    def between(self, low: int, high: int) -> Columns:
+        return self._read(OUTPUT, [("time", ">=", low), ("time", "<", high)])
+
+    def selective(self, symbol: int, size: int) -> Columns:
+        return self._read(OUTPUT, [("symbol", "==", symbol), ("size", ">", size)])
+
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any] | None:
+        return None
+
+    def rows(self, numbers: NDArray[np.int64]) -> Columns | None:
+        return None
+
+    def append(self, columns: Columns) -> bool:
+        return False
+
+    def update(self, below: int, size: int) -> bool:
+        return False
+
+
+class Lance:
+    """Lance, with its defaults."""
+
+    packages = ("lance", "pyarrow")
+
+    def write(self, columns: Columns, path: Path) -> None:
+        import lance
+        import pyarrow
+
+        lance.write_dataset(pyarrow.table(dict(columns)), str(path))
+
+    def open(self, path: Path) -> Opened:
+        return _Lance(path)
+
+
+class _Lance:
+    def __init__(self, path: Path) -> None:
+        import lance
+
+        self.path = str(path)
+        self.table = lance.dataset(self.path)
+
+    def count(self) -> int:
+        return int(self.table.count_rows())
+
+    def close(self) -> None:
+        del self.table
+
+    def column(self, name: str) -> NDArray[Any]:
+        return _of_arrow(self.table.to_table(columns=[name]))[name]
+
+    def between(self, low: int, high: int) -> Columns:
+        return self._found(f"time >= {low} and time < {high}")
+
+    def selective(self, symbol: int, size: int) -> Columns:
+        return self._found(f"symbol = {symbol} and size > {size}")
+
+    def _found(self, where: str) -> Columns:
+        return _of_arrow(self.table.to_table(columns=list(OUTPUT), filter=where))
+
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return _of_arrow(self.table.take(numbers, columns=[name]))[name]
+
+    def rows(self, numbers: NDArray[np.int64]) -> Columns:
+        return _of_arrow(self.table.take(numbers))
+
+    def append(self, columns: Columns) -> bool:
+        import lance
+        import pyarrow
+
+        self.table = lance.write_dataset(pyarrow.table(dict(columns)), self.path, mode="append")
+        return True
+
+    def update(self, below: int, size: int) -> bool:
+        self.table.update({"size": str(size)}, where=f"symbol < {below}")
+        return True
+
+
+class Vortex:
+    """A file of Vortex, which cannot be changed."""
+
+    packages = ("vortex", "pyarrow")
+
+    def write(self, columns: Columns, path: Path) -> None:
+        import pyarrow
+        import vortex
+
+        vortex.io.write(pyarrow.table(dict(columns)), str(path))
+
+    def open(self, path: Path) -> Opened:
+        return _Vortex(path)
+
+
+class _Vortex:
+    def __init__(self, path: Path) -> None:
+        import vortex
+
+        self.file = vortex.open(str(path))
+
+    def _read(self, names: Sequence[str], **wanted: Any) -> Columns:
+        return _of_arrow(self.file.scan(list(names), **wanted).read_all().to_arrow_table())
+
+    def count(self) -> int:
+        return len(self.file)
+
+    def close(self) -> None:
+        del self.file
+
+    def column(self, name: str) -> NDArray[Any]:
+        return self._read([name])[name]
+
+    def between(self, low: int, high: int) -> Columns:
+        from vortex.expr import column
+
+        return self._read(OUTPUT, expr=(column("time") >= low) & (column("time") < high))
+
+    def selective(self, symbol: int, size: int) -> Columns:
+        from vortex.expr import column
+
+        wanted = _int32(symbol), _int32(size)
+        return self._read(
+            OUTPUT, expr=(column("symbol") == wanted[0]) & (column("size") > wanted[1])
+        )
+
+    def items(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        import pyarrow
+        import vortex
+
+        return self._read([name], indices=vortex.array(pyarrow.array(numbers.astype("u8"))))[name]
+
+    def rows(self, numbers: NDArray[np.int64]) -> Columns:
+        import pyarrow
+        import vortex
+
+        names = ("time", "price", "amount", "size", "symbol")
+        return self._read(names, indices=vortex.array(pyarrow.array(numbers.astype("u8"))))
+
+    def append(self, columns: Columns) -> bool:
+        return False
+
+    def update(self, below: int, size: int) -> bool:
+        return False
+
+
+def _int32(value: int) -> Any:
+    """Return a value for an expression of Vortex, which compares only what has one type."""
+    import vortex.expr
+
+    return vortex.expr.literal(vortex.int_(32, nullable=False), value)
+
+
+def _of_arrow(table: Any) -> Columns:
+    """Return the columns of a table of pyarrow."""
+    return {name: table[name].to_numpy() for name in table.column_names}
+
 
 LIBRARIES: Mapping[str, Library] = {
     "ingot": Ingot("process"),
     "ingot, durability full": Ingot("full"),
+    "ingot, codec auto": Ingot("process", codec="auto"),
     "bcolz-zipline": Bcolz(),
     "python-blosc2 CTable": CTable(),
     "DuckDB, its own file": DuckDB(),
     "Parquet + DuckDB": Parquet(),
+    "Parquet by pyarrow": PyarrowParquet(),
+    "Lance": Lance(),
+    "Vortex": Vortex(),
 }
 
 
