@@ -90,6 +90,14 @@ Codec: TypeAlias = CodecPart | Sequence[CodecPart] | None
 "auto" is a codec of Blosc that a sample of the data chooses (`ingot.codecs.choice`)."""
 
 
+class Sampled(Protocol):
+    """Items that a box of slices takes a part of."""
+
+    def __getitem__(self, key: tuple[slice, ...], /) -> Any:
+        """Return the items of a box."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StagedChunks:
     """The content of a new array of which all chunks are staged: see `containers.staged`."""
@@ -130,7 +138,7 @@ class ArraySpec:
     def schema(
         self,
         format: Format,
-        items: "Items | NullableArray | None" = None,
+        items: "Sampled | None" = None,
         *,
         remote: bool = False,
     ) -> ArraySchema:
@@ -139,7 +147,7 @@ class ArraySpec:
         `remote` is as in `Request`.
         """
         if is_auto(self.codec) and items is not None:
-            return self._with_chosen_codec(format, items).schema(format)
+            return self._with_chosen_codec(format, items).schema(format, remote=remote)
         layout = dict(self.layout)
         if isinstance(self.chunks, str) and self.chunks != "auto":
             layout["chunk_bytes"] = _size(self.chunks)
@@ -157,13 +165,11 @@ class ArraySpec:
             )
         return schema
 
-    def _with_chosen_codec(self, format: Format, items: "Items | NullableArray") -> "ArraySpec":
+    def _with_chosen_codec(self, format: Format, items: "Sampled") -> "ArraySpec":
         """Return the spec with the codec that a sample of the items chooses."""
-        assert not isinstance(items, StagedChunks), "staged chunks are encoded already"
         default = replace(self, codec=None).schema(format)
-        values = items.values if isinstance(items, NullableArray) else items
         boxes = choice.pieces(default.shape, default.chunks, default.dtype.itemsize)
-        sample = (np.asarray(values[box], default.dtype) for box in boxes)
+        sample = (np.asarray(items[box], default.dtype) for box in boxes)
 
         def accepts(stages: tuple[Stage, ...]) -> bool:
             try:
@@ -251,7 +257,8 @@ def _create_array(
     format: Format, place: Destination, spec: ArraySpec, items: Items | None
 ) -> Array:
     check_layout(format, spec.layout)
-    schema = spec.schema(format, items, remote=Feature.REMOTE in place.store.features)
+    sampled = None if isinstance(items, StagedChunks) else items
+    schema = spec.schema(format, sampled, remote=Feature.REMOTE in place.store.features)
     options = given_options(spec.options)
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
@@ -520,7 +527,8 @@ class ColumnSpec:
             else:
                 spec = self._of(name, values)
                 # A row without a value has a null, and not the first of the words.
-                schema = (replace(spec, fill=-1) if coded else spec).schema(format, values)
+                items = values.values if isinstance(values, NullableArray) else values
+                schema = (replace(spec, fill=-1) if coded else spec).schema(format, items)
                 inner[last] = schema
                 if isinstance(values, NullableArray):
                     inner[valid_name(last)] = validity_schema(format, schema, self.options)

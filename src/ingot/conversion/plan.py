@@ -12,10 +12,21 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ingot import dtypes
+from ingot.codecs import choice
 from ingot.codecs.codec import Compressor, Stage, without_checksums
 from ingot.containers.attributes import converted
-from ingot.containers.create import ArraySpec, Chunks, Codec, check_layout, stages_of
+from ingot.containers.create import (
+    ArraySpec,
+    Chunks,
+    Codec,
+    check_layout,
+    is_auto,
+    item_stages,
+    stages_of,
+)
 from ingot.containers.display import codec_text
+from ingot.engine.payload import engine_of
+from ingot.engine.ragged import RaggedEngine
 from ingot.errors import IngotError, UnsupportedError
 from ingot.formats import annotations
 from ingot.formats.folder_table import folder_name
@@ -44,6 +55,7 @@ from ingot.formats.paths import joined
 from ingot.formats.validity import companions
 from ingot.options import Options
 from ingot.schema import ArraySchema, RaggedSchema
+from ingot.selection import parse
 from ingot.stores.store import Store
 
 __all__ = [
@@ -61,6 +73,8 @@ __all__ = [
 ]
 
 _REFUSALS: Final = (IngotError, ValueError, TypeError)
+# The items in a row that a sample of variable-length items has.
+_SAMPLED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +86,14 @@ class Wanted:
     layout: Mapping[str, Any] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
 
-    def codec_of(self, name: str) -> tuple[Stage, ...] | None:
-        """Return the codec that is asked for; None when that of the source is kept."""
+    def codec_of(self, name: str) -> tuple[Stage, ...] | str | None:
+        """Return the codec that is asked for; None when that of the source is kept.
+
+        The codec "auto" stays a word: a sample of the source chooses it.
+        """
         found = self.codec.get(name) if isinstance(self.codec, Mapping) else self.codec
+        if is_auto(found):
+            return choice.AUTO
         return None if found is None else tuple(stages_of(found))
 
     def chunks_of(self, name: str) -> Chunks | None:
@@ -243,7 +262,7 @@ class _Planner:
         if not isinstance(target, RaggedFormat if as_column else SequenceFormat):
             self.refuse(name, f"{target.name} has no place for items of {schema.kind}")
             return None
-        wanted = self.wanted.codec_of(name)
+        wanted = self.item_codec(packs, name)
         rows = self.wanted.chunks_of(name)
         pack = rows if isinstance(rows, int) else None
         attrs = self.attrs(schema.attrs, name)
@@ -263,6 +282,16 @@ class _Planner:
             self.refuse(name, reason)
         return None
 
+    def item_codec(self, packs: RaggedMap, name: str) -> tuple[Stage, ...] | None:
+        """Return the codec that is asked for items; "auto" is chosen by some of them."""
+        wanted = self.wanted.codec_of(name)
+        if not isinstance(wanted, str):
+            return wanted
+        shape, itemsize = (packs.schema.length,), choice.PIECE_BYTES // _SAMPLED
+        parts = [np.arange(own.start, own.stop) for (own,) in choice.pieces(shape, shape, itemsize)]
+        rows = np.unique(np.concatenate([np.arange(0), *parts]))
+        return item_stages(wanted, RaggedEngine(packs, self.wanted.options).read(rows))
+
     def array(self, chunks: ChunkMap, name: str) -> ArrayPlan | None:
         schema = chunks.schema
         attrs = self.attrs(schema.attrs, name)
@@ -272,7 +301,8 @@ class _Planner:
                 fills, self.codecs(schema, name), self.chunks(chunks, name)
             ):
                 try:
-                    made = self.spec(schema, shape, stages, fill, attrs, layout).schema(self.target)
+                    spec = self.spec(schema, shape, stages, fill, attrs, layout)
+                    made = spec.schema(self.target, _SourceItems(chunks, self.wanted.options))
                 except _REFUSALS:
                     continue
                 return ArrayPlan(chunks, made, layout, self.fields(chunks, name))
@@ -283,7 +313,7 @@ class _Planner:
         self,
         schema: ArraySchema,
         chunks: Chunks,
-        stages: Sequence[Stage] | None,
+        stages: Sequence[Stage] | str | None,
         fill: object,
         attrs: Mapping[str, Any],
         layout: Mapping[str, Any],
@@ -293,7 +323,7 @@ class _Planner:
             schema.shape, schema.dtype, chunks, stages, fill, None, attrs, False, options, layout
         )
 
-    def codecs(self, schema: ArraySchema, name: str) -> list[tuple[Stage, ...] | None]:
+    def codecs(self, schema: ArraySchema, name: str) -> list[tuple[Stage, ...] | str | None]:
         """Return the codecs to try, the best first."""
         wanted = self.wanted.codec_of(name)
         if wanted is not None:
@@ -350,7 +380,7 @@ class _Planner:
         ]
         for spec in tries:
             try:
-                spec.schema(self.target)
+                spec.schema(self.target, _SourceItems(chunks, self.wanted.options))
             except _REFUSALS as error:
                 self.refuse(name, str(error))
         if len(self.found.reasons) == before:
@@ -381,6 +411,18 @@ class _Planner:
 
     def change(self, name: str, text: str) -> None:
         self.found.changes.append(f"{name}: {text}" if name else text)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceItems:
+    """The items of a stored array, read when they are asked for."""
+
+    chunks: ChunkMap
+    options: Options
+
+    def __getitem__(self, key: tuple[slice, ...], /) -> Any:
+        engine = engine_of(self.chunks, self.options)
+        return engine.read(parse(key, engine.shape))
 
 
 def differences(

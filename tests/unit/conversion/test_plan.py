@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.codecs.codec import parse_spelling
+from ingot.codecs.codec import parse_spelling, without_checksums
 from ingot.conversion.plan import (
     ArrayPlan,
     Findings,
@@ -14,7 +14,6 @@ from ingot.conversion.plan import (
     kinds_of,
     leaves,
     make_plan,
-    without_checksums,
 )
 from ingot.conversion.run import node_of
 from ingot.errors import UnsupportedError
@@ -75,3 +74,19 @@ def test_checksums_are_left_to_the_target():
     assert without_checksums(stages) == stages[:1]
     made = ingot.convert(ingot.array([1, 2, 3]), format="zarr2")
     assert [stage.name for stage in made.codec] == ["blosc"]
+
+
+def test_a_sample_of_the_source_chooses_the_codec(tmp_path):
+    codes = np.random.default_rng(3).integers(0, 500, 100_000).astype("<i4")
+    columns = {"codes": codes, "text": [f"row {n % 97} of many" for n in range(100_000)]}
+    source = ingot.table(columns, tmp_path / "a.bcolz")
+    table = ingot.convert(source, tmp_path / "b.blsk", codec="auto", verify=True)
+    assert table["codes"].codec[0].shuffle_word == "bitshuffle"
+    assert table["text"].codec[0].cname == "zstd"
+    one = ingot.convert(source, tmp_path / "c.bcolz", codec={"codes": "auto"})
+    assert one["codes"].codec[0].shuffle_word == "bitshuffle"
+    assert one["text"].codec == source["text"].codec
+    array = ingot.convert(ingot.array(codes), tmp_path / "d.zarr", codec="auto")
+    assert array.codec[0].shuffle_word == "bitshuffle"
+    empty = ingot.convert(ingot.ragged([], kind="utf8"), tmp_path / "e.blv", codec="auto")
+    assert len(empty) == 0
