@@ -21,7 +21,7 @@ from ingot.containers.handle import HandleProtocol
 from ingot.containers.ragged import ragged_handle
 from ingot.containers.resolve import DatasetPath, Path, resolve_store
 from ingot.containers.table_state import column_handle, items_handle, table_handle
-from ingot.engine import changes
+from ingot.engine import changes, ragged
 from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import ChunkFailure, Engine
@@ -29,7 +29,6 @@ from ingot.errors import IngotError, ReadOnlyError
 from ingot.formats.checkable import RepairRequest, as_repairable
 from ingot.formats.format import (
     ArrayNode,
-    ChunkMap,
     Format,
     GroupFormat,
     GroupNode,
@@ -155,9 +154,11 @@ class _Mending:
         if repairable is None:
             return
 
-        def grow(chunks: ChunkMap, rows: int) -> Commit:
-            shape = (rows, *chunks.schema.shape[1:])
-            return changes.resized(engine_of(chunks, self.options), shape).commit
+        def grow(column: ArrayNode | RaggedNode, rows: int) -> Commit:
+            if isinstance(column, RaggedNode):
+                return ragged.resized(RaggedEngine(column.packs, self.options), rows).commit
+            shape = (rows, *column.schema.shape[1:])
+            return changes.resized(engine_of(column.chunks, self.options), shape).commit
 
         request = RepairRequest(grow, self.drop, self.longest)
         for _ in range(_MOST_STEPS):

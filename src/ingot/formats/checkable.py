@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
-from ingot.formats.format import ChunkMap, Format, Node
+from ingot.formats.format import ArrayNode, Format, Node, RaggedNode
 from ingot.stores.store import Commit, Store
 
 __all__ = [
@@ -78,10 +78,11 @@ class Finding:
 class RepairRequest:
     """What the caller of a repair allows.
 
-    `grow` returns the commit that gives an array more rows, which hold the fill value.
+    `grow` returns the commit that gives a column more rows: the fill value, or nulls in items of
+    variable length.
     """
 
-    grow: Callable[[ChunkMap, int], Commit]
+    grow: Callable[[ArrayNode | RaggedNode, int], Commit]
     drop: bool = False
     """Whether items that cannot be read are given up."""
     longest: bool = False

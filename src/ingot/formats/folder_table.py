@@ -418,7 +418,13 @@ def check_lengths(columns: Mapping[str, Column], path: str) -> None:
     lengths = {name: column_length(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:10])
-        raise CorruptionError(f"table {path!r}: columns of different length: {listed}")
+        error = CorruptionError(f"table {path!r}: columns of different length: {listed}")
+        error.add_note(
+            "a program may have appended rows to the columns that it knows: with longest=True, "
+            "ingot.repair gives the others fill values and nulls in these rows; without it, it "
+            "removes them"
+        )
+        raise error
 
 
 def column_length(column: Column) -> int:

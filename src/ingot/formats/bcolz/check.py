@@ -28,10 +28,11 @@ from ingot.formats.bcolz.array import (
 )
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head
 from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata, Storage, parse_sizes
+from ingot.formats.bcolz.ragged import BcolzRaggedMap, is_items, open_items
 from ingot.formats.bcolz.table import DATA, ROOTDIRS
 from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.folder_table import folder_name
-from ingot.formats.format import KeyTemplate
+from ingot.formats.format import ArrayNode, KeyTemplate, RaggedNode
 from ingot.formats.keys import stored
 from ingot.formats.paths import joined, prefix
 from ingot.stores.store import Commit, Delete, Edit, Extent, Feature, Put, Store
@@ -396,7 +397,7 @@ def _table_findings(store: Store, path: str, name: str) -> Iterator[Finding]:
             yield from _table_findings(store, folder, f"{name}: column {column}")
         else:
             yield from _array_findings(store, folder, f"{name}: column {column}")
-    lengths = _lengths(store, path, names)
+    lengths = _lengths_of(_columns(store, path, names))
     if len(set(lengths.values())) > 1:
         yield _lengths_finding(path, name, lengths, longest=False)
     unnamed = sorted(set(_listed(store, path)) - set(map(folder_name, names)))
@@ -413,7 +414,8 @@ def _table_repair(store: Store, path: str, request: RepairRequest, name: str) ->
     names = _names(store, path)
     if names is None:
         return _names_step(store, path, name)
-    lengths = _lengths(store, path, names)
+    columns = _columns(store, path, names)
+    lengths = _lengths_of(columns)
     known = max(set(lengths.values()), key=list(lengths.values()).count) if lengths else None
     for column in names:
         folder = _folder_of(store, path, column)
@@ -430,7 +432,7 @@ def _table_repair(store: Store, path: str, request: RepairRequest, name: str) ->
     if isinstance(parse_attrs(attrs, ATTRS), DamagedAttributes):
         return _attrs_step(path, name, attrs or b"")
     if len(set(lengths.values())) > 1:
-        return _lengths_step(store, path, request, name, lengths)
+        return _lengths_step(path, request, name, columns)
     return None
 
 
@@ -497,22 +499,33 @@ def _absent_column(path: str, name: str, column: str, store: Store | None = None
     return Repair(finding, Commit(publish=(Put(key, json.pack_line(values, ROOTDIRS)),)))
 
 
-def _lengths(store: Store, path: str, names: list[str]) -> dict[str, int]:
-    """Return the lengths of the columns that open, nested ones by "a.b"."""
-    found: dict[str, int] = {}
+def _columns(store: Store, path: str, names: list[str]) -> dict[str, BcolzMap | BcolzRaggedMap]:
+    """Return the columns that open, nested ones by "a.b"."""
+    found: dict[str, BcolzMap | BcolzRaggedMap] = {}
     for column in names:
         folder = _folder_of(store, path, column)
         if folder is None:
             continue
         if _is_table(store, folder):
-            inner = _lengths(store, folder, _names(store, folder) or [])
-            found |= {f"{column}.{each}": length for each, length in inner.items()}
+            inner = _columns(store, folder, _names(store, folder) or [])
+            found |= {f"{column}.{each}": opened for each, opened in inner.items()}
             continue
         try:
-            found[column] = open_array(store, folder).schema.shape[0]
+            found[column] = _opened(store, folder)
         except IngotError:
             continue
     return found
+
+
+def _opened(store: Store, folder: str) -> BcolzMap | BcolzRaggedMap:
+    (documents,) = read_documents(store, [folder])
+    if is_items(documents.storage):
+        return open_items(store, folder, documents, parse_attrs(documents.attrs, ATTRS))
+    return open_array(store, folder)
+
+
+def _lengths_of(columns: Mapping[str, BcolzMap | BcolzRaggedMap]) -> dict[str, int]:
+    return {name: column.schema.shape[0] for name, column in columns.items()}
 
 
 def _lengths_finding(path: str, name: str, lengths: Mapping[str, int], *, longest: bool) -> Finding:
@@ -530,22 +543,22 @@ def _lengths_finding(path: str, name: str, lengths: Mapping[str, int], *, longes
 
 
 def _lengths_step(
-    store: Store, path: str, request: RepairRequest, name: str, lengths: Mapping[str, int]
+    path: str,
+    request: RepairRequest,
+    name: str,
+    columns: Mapping[str, BcolzMap | BcolzRaggedMap],
 ) -> Repair:
+    lengths = _lengths_of(columns)
     due = max(lengths.values()) if request.longest else min(lengths.values())
     commits = []
     for column, length in lengths.items():
-        if length == due:
-            continue
-        folder: str | None = path
-        for part in column.split("."):
-            folder = _folder_of(store, folder or "", part)
-        array = open_array(store, folder or "")
+        opened = columns[column]
         if length > due:
-            sizes = array.metadata.resized(due).pack_sizes()
-            commits.append(Commit(publish=(Put(prefix(array.path) + SIZES, sizes),)))
-        else:
-            commits.append(request.grow(array, due))
+            sizes = opened.metadata.resized(due).pack_sizes()
+            commits.append(Commit(publish=(Put(prefix(opened.path) + SIZES, sizes),)))
+        elif length < due:
+            node = RaggedNode(opened) if isinstance(opened, BcolzRaggedMap) else ArrayNode(opened)
+            commits.append(request.grow(node, due))
     finding = _lengths_finding(path, name, lengths, longest=request.longest)
     joint = Commit(
         tuple(edit for each in commits for edit in each.prepare),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.errors import CorruptionError
 from ingot.formats.bcolz.check import suspects
 from ingot.stores import LocalStore
 
@@ -111,6 +112,27 @@ def test_columns_get_the_length_of_the_longest(tmp_path):
     assert np.array_equal(table["b"][...], NUMBERS)
     assert np.array_equal(table["a"][:450], FLOATS[:450])
     assert not table["a"][450:].any()
+
+
+@pytest.mark.parametrize("longest", [False, True])
+def test_rows_that_bcolz_appended_to_the_columns_that_it_knows(tmp_path, longest):
+    bcolz = pytest.importorskip("bcolz")
+    path = tmp_path / "t"
+    ingot.table({"a": [1, None, 3], "b": [1, 2, 3], "w": ["x", None, "z"]}, path)
+    old = bcolz.open(str(path), mode="a")
+    assert old.names == ["a", "b"]
+    old.append((np.array([4, 5]), np.array([4, 5])))
+    old.flush()
+    with pytest.raises(CorruptionError, match=r"a 5, a.valid 3, b 5, w 3") as caught:
+        ingot.open(path)
+    assert "longest=True" in caught.value.__notes__[0]
+    assert ingot.repair(path, longest=longest).ok
+    found = ingot.open(path).read()
+    # What bcolz has written are no nulls; it cannot write any.
+    rows = slice(0, 5 if longest else 3)
+    assert found["a"].tolist() == [1, None, 3, 4, 5][rows]
+    assert found["b"].tolist() == [1, 2, 3, 4, 5][rows]
+    assert found["w"].tolist() == ["x", None, "z", None, None][rows]
 
 
 def test_a_tail_that_is_cut_short_or_lost_shortens_the_table(tmp_path):
