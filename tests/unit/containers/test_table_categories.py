@@ -335,3 +335,37 @@ def test_words_of_two_writers_do_not_get_in_each_others_way(format: str, tmp_pat
     for number in range(3):
         expected += [f"first {number}", f"second {number}", f"set {number}"]
     assert first["c"][:].tolist() == second["c"][:].tolist() == expected
+
+
+@pytest.mark.parametrize("format", ["bcolz", "blsk"])
+def test_the_table_of_the_tutorial_passes_all_doors(tmp_path: Path, format: str) -> None:
+    polars = pytest.importorskip("polars")
+    _ = pytest.importorskip("duckdb")
+    path = tmp_path / "stations"
+    start = {"name": ["Bergen", "Oslo"], "height": [12, 94], "coast": ["west", "south"]}
+    table = ingot.table(start, path, format=format)
+    table.retype("coast", "category")
+    table.append({"name": ["Trondheim", None], "height": [100, None], "coast": ["west", None]})
+    table = ingot.open(path)
+    expected = {
+        "name": ["Bergen", "Oslo", "Trondheim", None],
+        "height": [12, 94, 100, None],
+        "coast": ["west", "south", "west", None],
+    }
+    arrow = table.to_arrow()
+    assert arrow.to_pydict() == expected
+    assert pyarrow.types.is_dictionary(arrow.schema.field("coast").type)
+    frame = table.to_pandas()
+    assert str(frame["coast"].dtype) == "category"
+    plain = frame.astype(object).where(frame.notna(), None)
+    assert plain.to_dict("list") == expected
+    other = polars.DataFrame(table)
+    assert other["coast"].dtype == polars.Categorical
+    assert (
+        other.with_columns(polars.col("coast").cast(polars.String)).to_dict(as_series=False)
+        == expected
+    )
+    assert table.sql("select name, height, coast from t").to_pydict() == expected
+    # What has come out comes in again, and is the same.
+    for given in (arrow, frame, other):
+        assert ingot.table(given, format=format).to_arrow().to_pydict() == expected
