@@ -41,6 +41,7 @@ from ingot.formats.blsk.chunk_file import (
     ENTRY_BYTES,
     HEAD_BYTES,
     LARGEST_CAPACITY,
+    PACK_SPARE,
     SPARE,
     FreeSpace,
     Head,
@@ -981,7 +982,8 @@ class DatasetDocuments:
         folder = prefix(self.path) + "".join(f"{part}/" for part in parts)
         # The other documents are those of the table.
         found = {NROWS: self.found[NROWS]} if column else self.found
-        return BlskMap(store, self.path, folder, storage, schema, found, column)
+        spare = SPARE if storage.kind is None else PACK_SPARE
+        return BlskMap(store, self.path, folder, storage, schema, found, column, spare)
 
 
 def other_keys(store: Store, path: str) -> list[str]:
@@ -1030,7 +1032,7 @@ def design(
     *,
     order: str = "C",
     superchunksize: int | None = None,
-    spare: float = SPARE,
+    spare: float | None = None,
 ) -> ArraySchema:
     """Return the layout of a new array.
 
@@ -1043,7 +1045,7 @@ def design(
 
 
 def _designed(
-    request: Request, order: str, superchunksize: int | None, spare: float
+    request: Request, order: str, superchunksize: int | None, spare: float | None
 ) -> tuple[ColumnStorage, ArraySchema]:
     dtype, shape = request.dtype, request.shape
     if dtype.hasobject or dtype.names is not None or not dtype.itemsize:
@@ -1062,16 +1064,16 @@ def _designed(
     return storage, storage.schema(shape[0] if shape else 1, request.attrs)
 
 
-def check_layout(superchunksize: int, spare: float) -> None:
+def check_layout(superchunksize: int, spare: float | None) -> None:
     """Raise `ValueError` for settings that a new dataset cannot have."""
-    if not 0 <= spare <= _MOST_SPARE:
+    if spare is not None and not 0 <= spare <= _MOST_SPARE:
         raise ArgumentError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
     if not 1 <= superchunksize <= LARGEST_CAPACITY:
         raise ArgumentError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
 
 
 def stored_as(
-    schema: ArraySchema, superchunksize: int | None = None, spare: float = SPARE
+    schema: ArraySchema, superchunksize: int | None = None, spare: float | None = None
 ) -> ColumnStorage:
     """Return how an array of a schema that was designed is stored."""
     request = Request(
@@ -1080,8 +1082,9 @@ def stored_as(
     return _designed(request, schema.order, superchunksize, spare)[0]
 
 
-def fresh(chunks: BlskMap, spare: float = SPARE) -> BlskMap:
-    """Return the map of an array that does not exist yet."""
+def fresh(chunks: BlskMap, spare: float | None = None) -> BlskMap:
+    """Return the map of an array that does not exist yet; `spare` unless it has its own."""
+    spare = chunks.spare if spare is None else spare
     return replace(chunks, spare=spare, kept=_KnownFiles(fresh=True))
 
 
@@ -1091,7 +1094,7 @@ def create_array(
     path: str = "",
     *,
     superchunksize: int | None = None,
-    spare: float = SPARE,
+    spare: float | None = None,
 ) -> tuple[ArrayNode, Commit]:
     """Return a new array, and the commit that creates it, without any chunks."""
     start = prefix(path)

@@ -32,6 +32,7 @@ __all__ = [
     "ENTRY_BYTES",
     "HEAD_BYTES",
     "LARGEST_CAPACITY",
+    "PACK_SPARE",
     "SPARE",
     "FreeSpace",
     "Head",
@@ -56,6 +57,9 @@ LARGEST_CAPACITY: Final = 2**20
 
 SPARE: Final = 0.1
 """The room behind a new chunk, as a fraction of its size, unless another one is asked for."""
+
+PACK_SPARE: Final = 1 / 32
+"""The same of a new pack, which has thousands of items: one that changes needs little room."""
 
 _HEAD: Final = struct.Struct("<4sBBHii")
 _MAGIC: Final = b"blsk"

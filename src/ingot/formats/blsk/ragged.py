@@ -25,7 +25,6 @@ from ingot.formats.blsk.array import (
     check_layout,
     fresh,
 )
-from ingot.formats.blsk.chunk_file import SPARE
 from ingot.formats.blsk.metadata import (
     ATTRIBUTES,
     NROWS,
@@ -172,7 +171,7 @@ def design_ragged(
     *,
     order: str = "C",
     superchunksize: int | None = None,
-    spare: float = SPARE,
+    spare: float | None = None,
 ) -> RaggedSchema:
     """Return the layout of new items; an `order` has no meaning for them.
 
@@ -189,7 +188,7 @@ def design_ragged(
 
 
 def items_stored_as(
-    schema: RaggedSchema, superchunksize: int | None = None, spare: float = SPARE
+    schema: RaggedSchema, superchunksize: int | None = None, spare: float | None = None
 ) -> ColumnStorage:
     """Return how items of a schema that was designed are stored."""
     codec, kind = schema.codec, schema.kind
@@ -212,7 +211,7 @@ def create_ragged(
     *,
     length: int | None = None,
     superchunksize: int | None = None,
-    spare: float = SPARE,
+    spare: float | None = None,
 ) -> tuple[RaggedNode, Commit]:
     """Return new items, and the commit that makes them, without any packs.
 

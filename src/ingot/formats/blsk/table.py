@@ -281,7 +281,7 @@ def create_table(
     path: str = "",
     *,
     superchunksize: int | None = None,
-    spare: float = 0.1,
+    spare: float | None = None,
 ) -> tuple[TableNode, Commit]:
     """Return a new table, and the commit that creates it."""
     start = prefix(path)
@@ -355,7 +355,7 @@ def _maps(columns: Mapping[str, Column]) -> Iterator[BlskMap]:
 
 
 def _stored_columns(
-    schema: ColumnSchema, path: Path, superchunksize: int | None = None, spare: float = 0.1
+    schema: ColumnSchema, path: Path, superchunksize: int | None = None, spare: float | None = None
 ) -> Iterator[tuple[Path, ColumnStorage]]:
     """Yield the paths of new columns, and how they are stored."""
     if isinstance(schema, ArraySchema):

@@ -395,3 +395,18 @@ def test_every_changed_byte_and_every_truncation(name: str) -> None:
 
 def test_every_changed_byte_of_rows_without_the_kernel() -> None:
     run_limited(_DAMAGE, "python", "rows")
+
+
+@pytest.mark.parametrize(("spare", "fraction"), [({}, 1 / 32), ({"spare": 0.5}, 0.5)])
+def test_the_room_behind_packs(tmp_path: Path, spare: dict[str, Any], fraction: float) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, 40_000, dtype="u1").tobytes()
+    items = [noise[at : at + 100] for at in range(0, 40_000, 100)]
+    lone = ingot.ragged(items, tmp_path / "lone", format="blsk", **spare)
+    table = ingot.table({"a": items}, tmp_path / "table", format="blsk", **spare)
+    for folder, stored in ((tmp_path / "lone/data", lone), (tmp_path / "table/data/a", table["a"])):
+        size = (folder / "__1__.bin").stat().st_size
+        # The only pack, its room, and the index in front of it.
+        index = 16 + 8 * stored._handle.value.packs.slots.storage.capacity
+        pack = round((size - index) / (1 + fraction))
+        assert 40_000 < pack < 43_000
+        assert abs(size - index - pack - int(pack * fraction)) <= 1
