@@ -20,6 +20,7 @@ also the built-in error a Python programmer would expect in its place, so code t
     ├── RemoteError                OSError: a store that is reached by a network failed
     │   └── AccessError            PermissionError: it refuses the credentials, or has none
     ├── SelectionError             IndexError: the selection does not fit the data
+    │   ├── AxisError              ValueError: an array has no axis of that number
     │   └── ColumnError            KeyError: a table has no column of that name
     └── KernelError                ImportError: the compute kernel asked for cannot be used
 
@@ -38,6 +39,7 @@ __all__ = [
     "AccessError",
     "ArgumentError",
     "ArgumentTypeError",
+    "AxisError",
     "ColumnError",
     "CorruptionError",
     "DamageWarning",
@@ -219,6 +221,15 @@ class SelectionError(IngotError, IndexError):
     >>> raise SelectionError("items 5:12 of a chunk that holds 10")
     Traceback (most recent call last):
     ingot.errors.SelectionError: items 5:12 of a chunk that holds 10
+    """
+
+
+class AxisError(SelectionError, ValueError):
+    """The array has no axis of that number; as NumPy's, it is a `ValueError` and an `IndexError`.
+
+    >>> raise AxisError("axis 4 is out of bounds for array of dimension 2")
+    Traceback (most recent call last):
+    ingot.errors.AxisError: axis 4 is out of bounds for array of dimension 2
     """
 
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.typing import NDArray
 
-from ingot.errors import ArgumentError, SelectionError
+from ingot.errors import ArgumentError, ArgumentTypeError, AxisError, SelectionError
 
 __all__ = [
     "BLOCK_BYTES",
@@ -29,6 +30,7 @@ __all__ = [
     "PointGroups",
     "RectilinearAxis",
     "auto_chunks",
+    "axis_numbers",
     "begins_chunk",
     "block_rows",
     "block_shape",
@@ -486,6 +488,26 @@ def group_points(
         ),
         ordered=ordered,
     )
+
+
+def axis_numbers(axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return the axes that a caller means, counted from the front.
+
+    >>> axis_numbers(-1, 3), axis_numbers((0, 2), 3)
+    ((2,), (0, 2))
+    >>> axis_numbers(4, 2)
+    Traceback (most recent call last):
+    ingot.errors.AxisError: axis 4 is out of bounds for array of dimension 2
+    """
+    try:
+        found: tuple[int, ...] = normalize_axis_tuple(axis, ndim)
+    except np.exceptions.AxisError as error:
+        raise AxisError(str(error)) from None
+    except TypeError:
+        raise ArgumentTypeError(f"axis is {axis!r}, not a whole number") from None
+    except ValueError as error:
+        raise ArgumentError(f"axis is {axis!r}: {error}") from None
+    return found
 
 
 def block_shape(

@@ -23,6 +23,7 @@ EXPECTED_BASES = {
     "RemoteError": OSError,
     "AccessError": PermissionError,
     "SelectionError": IndexError,
+    "AxisError": ValueError,
     "ColumnError": KeyError,
     "KernelError": ImportError,
 }

@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.errors import SelectionError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    IngotError,
+    SelectionError,
+)
 from ingot.grid import (
     ChunkGrid,
     auto_chunks,
+    axis_numbers,
     count_parts,
     cut_range,
     group_points,
@@ -314,3 +321,13 @@ def test_a_resized_grid_is_one_of_that_shape(shape: tuple[int, int], padded: boo
 def test_a_grid_is_not_resized_to_what_is_no_shape(shape: Any) -> None:
     with pytest.raises(ValueError, match="shape"):
         ChunkGrid((5, 5), (4, 2), padded=True).resized(shape)
+
+
+def test_axes_that_do_not_exist_are_errors_of_ours() -> None:
+    for axis, kind in ((2, AxisError), (-3, AxisError), ("x", ArgumentTypeError)):
+        with pytest.raises(kind) as caught:
+            axis_numbers(axis, 2)
+        assert isinstance(caught.value, IngotError)
+    assert issubclass(AxisError, ValueError)
+    with pytest.raises(ArgumentError, match="repeated"):
+        axis_numbers((0, 0), 2)

@@ -48,7 +48,7 @@ def explain(
         if where is None:
             costs = dataset.explain(chosen, names)
         else:
-            rows = dataset.where(where)
+            rows = dataset.where(where, params={})
             costs = (rows if names is None else rows[names]).explain()
     if json:
         print_json({"path": str(path), **costs.to_dict()})

@@ -86,7 +86,7 @@ def _show_table(
     where: str | None,
     json: bool,
 ) -> None:
-    numbers: Any = range(len(table)) if where is None else table.where(where).rows()
+    numbers: Any = range(len(table)) if where is None else table.where(where, params={}).rows()
     if key is not None:
         if len(key) != 1:
             raise UnsupportedError("a key of a table has one part, for its rows")

@@ -33,6 +33,7 @@ from ingot.errors import (
     ArgumentError,
     ArgumentTypeError,
     FormatError,
+    IngotError,
     NotFoundError,
     SelectionError,
 )
@@ -334,7 +335,16 @@ class Array(Dataset[Engine]):
         >>> ingot.array([1, 2]).astype("f4")
         array([1., 2.], dtype=float32)
         """
-        return cast(NDArray[Any], self[...].astype(dtype))
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError:
+            raise ArgumentTypeError(f"dtype is {dtype!r}, which is no type of NumPy") from None
+        try:
+            return cast(NDArray[Any], self[...].astype(wanted))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, IngotError):
+                raise
+            raise ArgumentError(f"{self.dtype} does not become {wanted}: {error}") from error
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -374,7 +384,9 @@ class Array(Dataset[Engine]):
         array([10, 20, 30, 40, 50])
         """
         schema = self._schema
-        step = block_shape(schema.grid, schema.dtype.itemsize, most=nbytes)
+        if not isinstance(nbytes, int | np.integer):
+            raise ArgumentTypeError(f"nbytes is {nbytes!r}, not a whole number")
+        step = block_shape(schema.grid, schema.dtype.itemsize, most=int(nbytes))
         keys = blocks(schema.shape, step)
         if device is None:
             return ((key, self[(*key, ...)]) for key in keys)

@@ -45,12 +45,13 @@ from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
 from ingot.stores.store import Commit, Edit, Feature, Store
-from ingot.stores.versions import writing
+from ingot.stores.versions import NO_VERSION, writing
 
 if TYPE_CHECKING:
-    from ingot.containers import streams
+    from ingot.containers import replacement, streams
     from ingot.engine import transfer
 else:
+    replacement = deferred("ingot.containers.replacement")
     streams = deferred("ingot.containers.streams")
     transfer = deferred("ingot.engine.transfer")
 
@@ -244,9 +245,12 @@ def create_array(format: Format, place: Destination, spec: ArraySpec, items: Ite
 def one_state(source: Dataset[Any], target: Store) -> AbstractContextManager[None]:
     """Return a block in which a source stays in one state while a target is written.
 
-    Where both lie in one store, the turn to write does that.
+    Where both lie in one store, the turn to write does that. A plain folder has no state.
     """
-    own = source._handle.store
+    handle = getattr(source, "_handle", None)
+    if handle is None:
+        return nullcontext()
+    own = handle.store
     folder = getattr(own, "root", None)
     if own is target or (folder is not None and folder == getattr(target, "root", None)):
         return nullcontext()
@@ -261,11 +265,14 @@ def _create_array(
     schema = spec.schema(format, sampled, remote=Feature.REMOTE in place.store.features)
     options = given_options(spec.options)
     old = place.clear(place.store)  # Before a lock file is made.
-    if old is not None and _blocks(
-        old, format.create(place.store, schema, place.inner, **spec.layout)[0]
-    ):
-        with writing(place.store) as turn:
-            turn.commit(place.clear(turn.store) or Commit())
+    if old is not None and replacement.has_files(place.store):
+        node, _ = format.create(place.store, schema, place.inner, **spec.layout)
+        if _blocks(old, node) and not place.inner:
+            return _replace_array(format, place, spec, items, old)
+        if _blocks(old, node):
+            # A member has no folder that can be exchanged: the commits of its group are elsewhere.
+            with writing(place.store) as turn:
+                turn.commit(place.clear(turn.store) or Commit())
     with writing(place.store, durability=options.durability) as turn:
         old = place.clear(turn.store)
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
@@ -285,6 +292,28 @@ def _create_array(
         number = turn.commit(recorded(node.chunks, _created(old, commit, data)))
         # An error from here on gets the note that the commit is done.
         return Array(format, place.handle(after, number), path=place.path, mode="r+")
+
+
+def _replace_array(
+    format: Format, place: Destination, spec: ArraySpec, items: Items | None, old: Commit
+) -> Array:
+    """Create an array beside an old dataset whose files have the names of its folders.
+
+    The old dataset stays until the new one is whole.
+    """
+    if isinstance(items, StagedChunks):
+        # The chunks are staged in the folder of the old one.
+        raise replacement.blocked(place.store.location)
+
+    def write(store: Store) -> None:
+        beside = replace(place, store=store, clear=lambda _: None)
+        _create_array(format, beside, spec, items)
+
+    replacement.replace_dataset(place.store, place.inner, old, place.store.location, write)
+    node = format.open(place.store, place.inner)
+    assert isinstance(node, ArrayNode)
+    handle = place.handle(engine_of(node.chunks, given_options(spec.options)), NO_VERSION)
+    return Array(format, handle, path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot._lazy import deferred
 from ingot.containers.attributes import converted
 from ingot.containers.create import Chunks, Codec, ColumnSpec, blocks, check_layout
 from ingot.containers.dataset import Mode
@@ -34,6 +35,11 @@ from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Store
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import writing
+
+if TYPE_CHECKING:
+    from ingot.containers import replacement
+else:
+    replacement = deferred("ingot.containers.replacement")
 
 __all__ = ["TableSpec", "create_table", "open_table"]
 
@@ -93,12 +99,16 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     # Before a lock file is made.
-    if blocks(
-        clear(place.store) or Commit(),
-        format.create_table(place.store, schema, described, inner, **layout)[1],
-    ):
-        with writing(place.store, durability=options.durability) as turn:
-            turn.commit(clear(turn.store) or Commit())
+    present = clear(place.store) or Commit()
+    made = format.create_table(place.store, schema, described, inner, **layout)[1]
+    if blocks(present, made) and replacement.has_files(place.store):
+
+        def write(store: Store) -> None:
+            create_table(format, place._replace(store=store, path=store.location), inner, spec)
+
+        replacement.replace_dataset(place.store, inner, present, place.name, write)
+        handle = table_handle(format, place.store, inner, options)
+        return Table(format, handle, path=place.path, mode="r+")
     with writing(place.store, durability=options.durability) as turn:
         old = clear(turn.store)
         state, commit = created(
@@ -154,9 +164,9 @@ def _published(
         old = remove_existing(place, store, overwrite=spec.overwrite, groups=False)
         return Commit() if old is None else old
 
-    if blocks(clear(place.store), commit):
-        with writing(place.store, durability=options.durability) as turn:
-            turn.commit(clear(turn.store))
+    if blocks(clear(place.store), commit) and replacement.has_files(place.store):
+        # The columns are staged in the folder of the old dataset.
+        raise replacement.blocked(place.name)
     with writing(place.store, durability=options.durability) as turn:
         old = tuple(edit for edit in clear(turn.store).edits if edit.key not in kept)
         turn.commit(Commit(publish=(*old, *commit.edits)))

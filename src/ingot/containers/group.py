@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import DTypeLike
 
+from ingot._lazy import deferred
 from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import Attributes, converted
 from ingot.containers.create import ArraySpec, Destination, create_array, one_state
@@ -43,6 +44,11 @@ from ingot.options import Options
 from ingot.stores.documents import documents_after
 from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
+
+if TYPE_CHECKING:
+    from ingot.containers import table as tables
+else:
+    tables = deferred("ingot.containers.table")
 
 __all__ = ["Group", "GroupState", "group_handle"]
 
@@ -300,11 +306,14 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
             )
         return found
 
-    def copy(self, source: "str | Array | Group", name: str) -> "Array | Group":
+    def copy(self, source: "str | Array | tables.Table | Group", name: str) -> "Array | Group":
         """Store a copy of an array or of a group with all its members; return the copy.
 
-        `source` is the name of a member, or a dataset of the same format from anywhere. Its stored
-        bytes are copied as they are, with chunks, codecs and attributes, by one commit.
+        `source` is the name of a member, or a dataset from anywhere. The stored bytes of one of the
+        same format are copied as they are, with chunks, codecs and attributes. One of another
+        format is stored anew, with its chunks, codec and attributes where this format has a place
+        for them; a table becomes a group of its columns. It is one commit. `ingot.convert` says
+        what a format does not keep.
 
         >>> import ingot
         >>> root = ingot.group()
@@ -315,17 +324,42 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         """
         self._writable()
         given = self[source] if isinstance(source, str) else source
-        if not isinstance(given, Array | Group):
+        if not isinstance(given, Array | Group | tables.Table):
             raise ArgumentTypeError(f"a member or a dataset is copied, not {type(given).__name__}")
-        if given.format != self.format:
-            raise UnsupportedError(
-                f"{self._location}: a {self.format} group holds no {given.format}; "
-                "ingot.convert changes the format"
-            )
         with one_state(given, self._handle.store), self._one_commit():
-            inner = given._inner if isinstance(given, Group) else given._chunks.path
-            self._copied(given._handle.store, inner, name)
+            if given.format != self.format or isinstance(given, tables.Table):
+                self._stored_anew(given, name)
+            else:
+                inner = given._inner if isinstance(given, Group) else given._chunks.path
+                self._copied(given._handle.store, inner, name)
         return self[name]
+
+    def _stored_anew(self, source: object, name: str) -> None:
+        """Store a dataset of another format, inside a transaction."""
+        if isinstance(source, Array):
+            self._store_array(source, name)
+            return
+        if not isinstance(source, Group | tables.Table):
+            raise UnsupportedError(
+                f"{self._location}: a {self.format} group holds no items of variable length "
+                f"({name}); ingot.convert stores them in another format"
+            )
+        self.group(name, attrs=dict(source.attrs))
+        # Iterating a table gives its rows.
+        members = source.names if isinstance(source, tables.Table) else source
+        for each in members:
+            self._stored_anew(source[each], f"{name}/{each}")
+
+    def _store_array(self, source: Array, name: str) -> None:
+        """Store an array of another format, with its chunks and codec where that is possible."""
+        kept: dict[str, Any] = {"fill": source.fill, "attrs": dict(source.attrs)}
+        names = source.dimension_names
+        if names is not None and "dimension_names" in self._format.settings:
+            kept["dimension_names"] = names
+        try:
+            self.array(name, source, chunks=source.chunks, codec=source.codec, **kept)
+        except UnsupportedError:  # The format knows another codec only, or other chunks.
+            self.array(name, source, **kept)
 
     def move(self, source: str, name: str) -> None:
         """Give a member another name, which may be a path; a group moves with all its members.

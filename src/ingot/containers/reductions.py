@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.typing import DTypeLike, NDArray
 
 from ingot.errors import ArgumentError, ArgumentTypeError
-from ingot.grid import ChunkGrid, block_shape, blocks
+from ingot.grid import ChunkGrid, axis_numbers, block_shape, blocks
 
 __all__ = [
     "ALL",
@@ -255,7 +254,7 @@ def position(
     (np.int64(1), array([0, 1]))
     """
     shape = source.grid.shape
-    axes = _axes(source, None) if axis is None else (normalize_axis_index(axis, len(shape)),)
+    axes = _axes(source, None) if axis is None else axis_numbers(axis, len(shape))
     lengths = [1 if each in axes else size for each, size in enumerate(shape)]
     if 0 in shape or source.dtype.kind in "OTV":
         # NumPy decides what is found among no items, and in which order objects are compared.
@@ -322,8 +321,7 @@ def _axes(source: Source, axis: Axis) -> tuple[int, ...]:
     ndim = len(source.grid.shape)
     if axis is None:
         return tuple(range(ndim))
-    found: tuple[int, ...] = normalize_axis_tuple(axis, ndim)
-    return tuple(sorted(found))
+    return tuple(sorted(axis_numbers(axis, ndim)))
 
 
 def _presented(result: NDArray[Any], axes: tuple[int, ...], out: Out, keepdims: bool) -> Any:

@@ -195,14 +195,15 @@ class Table(Dataset[TableState]):
 
         `where` is an expression such as ``"(ts >= 1) & (ts < 9)"``, or a boolean mask; `rows` is
         what NumPy takes as a key along one axis. With both, the rows of `rows` that match. `params`
-        has the values of parameters of the expression, such as ``@first``.
+        has the values of parameters of the expression, such as ``@first``; see `where`.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3], "b": {"c": [4.0, 5.0, 6.0]}})
         >>> table.read("b.c", where="a != 2"), table.read(["a"], rows=slice(1, None))
         ({'b.c': array([4., 6.])}, {'a': array([2, 3])})
         """
-        return View(self._handle, where, params=params).read(columns, rows=rows)
+        values = view.named_values(where, params)
+        return View(self._handle, where, params=values).read(columns, rows=rows)
 
     def head(self, rows: int = 5) -> NDArray[np.void]:
         """Return the first rows, as structures.
@@ -241,8 +242,9 @@ class Table(Dataset[TableState]):
         ``isnull``, ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``,
         ``timedelta64``, ``where(condition, a, b)``, and mathematics: ``sqrt``, ``exp``, ``log``,
         ``sin``, ``floor`` and their like. Values are computed as NumPy does; a comparison with a
-        null is false. A parameter such as ``@first`` stands for a value of `params`, and nothing
-        else. A boolean mask, with an item for each row, may stand for an expression.
+        null is false. A parameter such as ``@first`` stands for a value of `params`, or, without
+        `params`, for the variable of this name where the method is called; it is looked up, no code
+        runs. A boolean mask, with an item for each row, may stand for an expression.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
@@ -250,8 +252,12 @@ class Table(Dataset[TableState]):
         array(['bear'], dtype=StringDType(na_object=None))
         >>> table.where("kg in @some", params={"some": [60, 300]}).rows()
         array([0, 2])
+        >>> heavy = 100
+        >>> table.where("kg > @heavy").rows()
+        array([2])
         """
-        return View(self._handle, expression, params=params, table=self)
+        values = view.named_values(expression, params)
+        return View(self._handle, expression, params=values, table=self)
 
     def explain(
         self, key: Any = ..., columns: str | Sequence[str] | None = None
@@ -469,7 +475,7 @@ class Table(Dataset[TableState]):
         given = flattened(columns_of(values), leaves=handle.value.leaves)
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
         items = fitted_values(given, layout, nan_as_null=nan_as_null)
-        key = view.evaluated(where, params)
+        key = view.evaluated(where, view.named_values(where, params))
         with handle.writing() as turn:
             rows = view.numbered(turn.value, key)
             now = view.layout_of(turn.value, tuple(given))
@@ -495,7 +501,7 @@ class Table(Dataset[TableState]):
         >>> table.delete("a % 2 == 0"), table["a"][:]
         (2, array([1, 3]))
         """
-        handle, key = self._writable(), view.evaluated(where, params)
+        handle, key = self._writable(), view.evaluated(where, view.named_values(where, params))
         with handle.writing() as turn:
             rows = np.asarray(view.numbered(turn.value, key), np.int64)
             if bool((rows[1:] <= rows[:-1]).any()):

@@ -1,6 +1,8 @@
 """Views: some rows and columns of a table, found when they are read."""
 
 import dataclasses
+import sys
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
@@ -30,7 +32,7 @@ from ingot.logical_types import spelled as spelled_type
 from ingot.nullable_array import NullableArray
 from ingot.query import search
 from ingot.query.expr import Combine, Expression, column_names, spelled
-from ingot.query.parse import parse
+from ingot.query.parse import parameters, parse
 from ingot.query.search import Rows
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import evaluated as evaluated_key
@@ -43,6 +45,7 @@ __all__ = [
     "info_of",
     "key_of",
     "layout_of",
+    "named_values",
     "numbered",
     "parsed",
     "read",
@@ -178,7 +181,8 @@ class View:
     ) -> "View":
         """Return a view of the rows of this one for which an expression is true.
 
-        A boolean mask has an item for each row of the table.
+        A boolean mask has an item for each row of the table. Parameters such as ``@x`` are as those
+        of `ingot.Table.where`.
 
         >>> import ingot
         >>> ingot.table({"a": [1, 2, 3, 4]}).where("a > 1").where("a < @x", params={"x": 4})["a"]
@@ -189,7 +193,7 @@ class View:
             mask = given if mask is None else mask & given
             both = self._expression
         else:
-            both = parsed(expression, params)
+            both = parsed(expression, named_values(expression, params))
             if self._expression is not None and both is not None:
                 both = Combine("and", (self._expression, both))
         return View(self._handle, both, self._columns, mask=mask, table=self._table)
@@ -428,6 +432,36 @@ def _view_of(
 ) -> View:
     """Return a view that was pickled with its table."""
     return View(table._handle, expression, columns, mask=mask, table=table)
+
+
+def named_values(where: object, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the values of the parameters of an expression, for a method that a user calls.
+
+    Without `params` they are the variables with these names where the method is called: local ones
+    first, then those of the module. They are looked up by name; no code runs.
+
+    >>> def method(where, params=None):
+    ...     return named_values(where, params)
+    >>> most = 7
+    >>> method("a < @most"), method("a < 7"), method("a < @most", {"most": 1})
+    ({'most': 7}, None, {'most': 1})
+    >>> method("a < @least")
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: 'a < @least': there is no variable 'least' where the expression is
+    used, and no params with its value
+    """
+    if params is not None or not isinstance(where, str) or "@" not in where:
+        return params
+    caller = sys._getframe(2)
+    scope = ChainMap(caller.f_locals, caller.f_globals)
+    names = parameters(where)
+    for name in names:
+        if name not in scope:
+            raise SelectionError(
+                f"{where!r}: there is no variable {name!r} where the expression is used, "
+                "and no params with its value"
+            )
+    return {name: scope[name] for name in names}
 
 
 def parsed(expression: Any, params: Mapping[str, Any] | None = None) -> Expression | None:

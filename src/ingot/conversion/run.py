@@ -10,6 +10,7 @@ from ingot.containers.conversion import PENDING, Conversion
 from ingot.containers.create import blocks, one_state
 from ingot.containers.dataset import Dataset
 from ingot.containers.group import GroupState
+from ingot.containers.replacement import replace_dataset
 from ingot.containers.resolve import (
     DatasetPath,
     NewDataset,
@@ -44,7 +45,6 @@ from ingot.conversion.record import (
     remove_folder,
     window_put,
 )
-from ingot.conversion.replacement import replace_folder
 from ingot.engine import transfer
 from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
@@ -69,7 +69,7 @@ from ingot.formats.format import (
 from ingot.formats.keys import stored
 from ingot.formats.paths import joined, prefix
 from ingot.options import Options
-from ingot.stores import LocalStore, MemoryStore
+from ingot.stores import MemoryStore
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, native_root
 from ingot.stores.versions import discard, read_state, writing
@@ -328,13 +328,8 @@ def _store(
     old = clear(store)  # Before a lock file is made.
     if old is None or not run.is_blocked(old, store, inner, plan):
         write(store)
-    elif isinstance(store, LocalStore) and not inner:
-        replace_folder(store, old, write)
     else:
-        raise ExistsError(
-            f"{place.name}: files of the old dataset have the names of folders of the new one; "
-            "delete it first"
-        )
+        replace_dataset(store, inner, old, place.name, write)
 
 
 def _joined(old: Commit | None, made: Commit, data: list[Edit]) -> Commit:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
@@ -28,7 +27,7 @@ from ingot.formats.format import (
     is_relocating,
     recorded,
 )
-from ingot.grid import ChunkGrid
+from ingot.grid import ChunkGrid, axis_numbers
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
@@ -145,7 +144,7 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     ingot.errors.ArgumentError: values of shape (2,) cannot be appended to (9, 2) along axis 0
     """
     old = schema.shape
-    axis = normalize_axis_index(axis, len(old))
+    (axis,) = axis_numbers(axis, len(old))
     added = items_of(values, schema, axis)
     length = old[axis] + added.shape[axis] if axis < added.ndim else 0
     shape = (*old[:axis], length, *old[axis + 1 :])

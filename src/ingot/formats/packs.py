@@ -82,10 +82,26 @@ def pack_codec(request: RaggedRequest, format: str) -> Blosc:
     if stages is None:
         return default_codec(kind)
     if len(stages) > 1 or not all(isinstance(stage, Blosc) for stage in stages):
-        raise UnsupportedError(f"{format}: packs are compressed by Blosc, and by nothing else")
+        raise not_blosc(format, stages)
     stage = stages[0] if stages else Blosc(clevel=0)
     assert isinstance(stage, Blosc)
     return stage.bind(1 if kind.item is None else kind.item.itemsize)
+
+
+def not_blosc(format: str, stages: Sequence[Stage]) -> UnsupportedError:
+    """Return the error of items that another codec than Blosc would compress.
+
+    >>> from ingot.codecs.codec import parse_spelling
+    >>> raise not_blosc("bcolz", parse_spelling("zstd:3"))
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: bcolz: variable-length items are compressed by Blosc only, not by
+    zstd; "blosc:zstd" compresses with Zstandard inside of Blosc
+    """
+    names = ", ".join(stage.name for stage in stages)
+    return UnsupportedError(
+        f"{format}: variable-length items are compressed by Blosc only, not by {names}; "
+        '"blosc:zstd" compresses with Zstandard inside of Blosc'
+    )
 
 
 def check_rows(rows: int, what: str) -> None:

@@ -28,7 +28,7 @@ from ingot.query.expr import (
     Unary,
 )
 
-__all__ = ["DEEPEST", "FUNCTIONS", "LONGEST", "parse"]
+__all__ = ["DEEPEST", "FUNCTIONS", "LONGEST", "parameters", "parse"]
 
 LONGEST: Final = 1 << 20
 """The most characters of an expression: room for a list of some ten thousand values."""
@@ -126,6 +126,15 @@ _QUOTED: Final = re.compile(
 
 # One equals sign, which Python takes for an assignment.
 _ASSIGNED: Final = re.compile("(?<![=!<>])=(?!=)")
+
+
+def parameters(text: str) -> list[str]:
+    """Return the names that follow ``@`` in the text of an expression.
+
+    >>> parameters("a > @least and name != '@home'")
+    ['least']
+    """
+    return [match[3] for match in _QUOTED.finditer(text) if match[3] is not None]
 
 
 def parse(

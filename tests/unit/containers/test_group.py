@@ -958,8 +958,7 @@ def test_a_copy_from_elsewhere(place: Place, tmp_path: Path) -> None:
     alone = ingot.array([1, 2], format=FORMAT)
     assert root.copy(alone, "alone")[...].tolist() == [1, 2]
     other = ingot.array([1], format="zarr3" if FORMAT == "zarr2" else "zarr2")
-    with pytest.raises(UnsupportedError, match=r"holds no zarr[23]; ingot\.convert"):
-        root.copy(other, "other")
+    assert root.copy(other, "other").format == FORMAT
     with pytest.raises(TypeError, match="not ndarray"):
         root.copy(np.arange(3), "numbers")  # type: ignore[arg-type]
 
@@ -1034,3 +1033,39 @@ def test_a_copy_larger_than_what_a_transaction_holds(
     root = a_tree_to_copy(tmp_path / "root")
     root.copy("day", "copy")
     np.testing.assert_array_equal(root["copy/rain"][...], root["day/rain"][...])
+
+
+def test_a_copy_of_another_format_is_stored_anew(tmp_path: Path) -> None:
+    old = ingot.group(tmp_path / "old", format="zarr2", attrs={"title": "old"})
+    data = np.arange(30).reshape(5, 6)
+    old.array("a/b", data, chunks=(2, 3), codec="zlib:2", fill=7, attrs={"unit": "K"})
+    group = ingot.group(tmp_path / "new.zarr")
+    made = group.copy(old, "from/old")
+    copied = made["a/b"]
+    assert (copied.format, copied.chunks, copied.fill) == ("zarr3", (2, 3), 7)
+    assert copied.codec[0].name == "zlib"
+    assert np.array_equal(copied[...], data)
+    assert dict(made.attrs) == {"title": "old"}
+    assert dict(copied.attrs) == {"unit": "K"}
+
+
+def test_a_copy_of_a_table_is_a_group_of_its_columns(tmp_path: Path) -> None:
+    columns = {"day": np.arange(5), "deep": {"price": np.arange(5) * 1.5}}
+    table = ingot.table(columns, tmp_path / "t.bcolz", attrs={"n": 1})
+    group = ingot.group()
+    made = group.copy(table, "t")
+    assert made["day"][...].tolist() == [0, 1, 2, 3, 4]
+    assert made["deep/price"][4] == 6.0
+    assert dict(made.attrs) == {"n": 1}
+    text = ingot.table({"a": [1, 2], "s": ["x", "yy"]}, tmp_path / "s.bcolz")
+    with pytest.raises(UnsupportedError, match="variable length"):
+        group.copy(text, "s")
+    assert list(group) == ["t"], "it is one commit"
+
+
+def test_a_copy_of_a_plain_folder(tmp_path: Path) -> None:
+    ingot.array([1, 2], tmp_path / "data" / "a.blp")
+    ingot.array([3, 4], tmp_path / "data" / "old" / "b.bcolz")
+    made = ingot.group().copy(ingot.open(tmp_path / "data"), "all")
+    assert made["a.blp"][...].tolist() == [1, 2]
+    assert made["old/b.bcolz"][...].tolist() == [3, 4]

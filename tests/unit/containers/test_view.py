@@ -98,11 +98,11 @@ def test_parameters(expression: str, params: dict[str, Any], expected: list[int]
     assert found.rows().tolist() == expected
 
 
-def test_parameters_come_from_nowhere_else(table: ingot.Table) -> None:
-    x = 2
+def test_given_parameters_come_from_nowhere_else(table: ingot.Table) -> None:
+    x = y = 2
     for expression, params, message in (
-        ("a > @x", None, "@x has no value; params has none"),
-        ("a > @y", {"x": x}, "@y has no value; params has x"),
+        ("a > @x", {}, "@x has no value; params has none"),
+        ("a > @y", {"x": x + y}, "@y has no value; params has x"),
         ("a > @x", {"x": [1]}, "@x is list, which a row cannot have"),
         ("a in @x", {"x": 1}, "@x is none"),
         ("a > @x", {"x": 2**70}, "beyond 64 bits"),
@@ -188,3 +188,50 @@ def test_rows_of_a_view_are_counted_in_the_view(table: ingot.Table) -> None:
 def test_rows_are_not_chosen_by_numbers(table: ingot.Table) -> None:
     with pytest.raises(IngotError, match="expression or a boolean mask"):
         table.where(5)  # type: ignore[arg-type]
+
+
+THRESHOLD = 3
+
+
+def test_parameters_are_variables_of_the_caller() -> None:
+    table = ingot.table({"a": [1, 2, 3, 4, 5], "b": [0, 0, 0, 0, 0]})
+    least = 2  # noqa: F841
+    assert table.where("a > @least").rows().tolist() == [2, 3, 4]
+    assert table.where("a > @THRESHOLD").rows().tolist() == [3, 4]
+    assert table.where("a > @least").where("a < @top", params={"top": 4}).rows().tolist() == [2]
+    top = 5  # noqa: F841
+    assert table.where("a > @least").where("a < @top").rows().tolist() == [2, 3]
+    assert table.read("a", where="a in @some", params={"some": [5]})["a"].tolist() == [5]
+    assert table.read("a", where="a <= @least")["a"].tolist() == [1, 2]
+    assert table.update("a == @top", {"b": 9}) == 1
+    assert table.delete("a < @least") == 1
+    assert table["b"][:].tolist() == [0, 0, 0, 9]
+
+
+def test_a_variable_that_does_not_exist_is_named() -> None:
+    table = ingot.table({"a": [1, 2]})
+    with pytest.raises(SelectionError, match="no variable 'least'"):
+        table.where("a > @least")
+    least = 1  # noqa: F841
+    with pytest.raises(SelectionError, match="@least has no value; params has most"):
+        table.where("a > @least", params={"most": 2})
+    assert table.where("a > @least").rows().tolist() == [1]
+    # Names of the library itself, and of Python, are no variables of the caller.
+    for name in ("expression", "self", "print"):
+        with pytest.raises(SelectionError, match="no variable"):
+            table.where(f"a > @{name}")
+
+
+def test_no_code_of_a_variable_runs() -> None:
+    class Trap:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(name)
+
+        def __index__(self) -> int:
+            raise AssertionError("run")
+
+    table = ingot.table({"a": [1, 2]})
+    trap = Trap()
+    with pytest.raises(SelectionError):
+        table.where("a > @trap")
+    assert trap is not None

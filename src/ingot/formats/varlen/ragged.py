@@ -29,7 +29,7 @@ from ingot.formats.format import (
     RaggedRequest,
     Splice,
 )
-from ingot.formats.packs import default_codec
+from ingot.formats.packs import default_codec, not_blosc
 from ingot.formats.varlen.file import VarlenFile
 from ingot.formats.varlen.header import VarlenHeader
 from ingot.formats.varlen.metadata import (
@@ -499,7 +499,7 @@ def _blosc(request: RaggedRequest) -> Blosc:
         return default_codec(request.kind)
     stages = tuple(stage for stage in stages if not isinstance(stage, Digest))
     if len(stages) > 1 or not all(isinstance(stage, Blosc) for stage in stages):
-        raise UnsupportedError("varlen: chunks are compressed by Blosc, and by nothing else")
+        raise not_blosc("varlen", stages)
     stage = stages[0] if stages else Blosc(clevel=0)
     assert isinstance(stage, Blosc)
     return stage.bind(1 if request.kind.item is None else request.kind.item.itemsize)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.conversion.replacement import replace_folder
-from ingot.errors import ExistsError
+from ingot.containers.replacement import replace_folder
+from ingot.errors import CorruptionError, ExistsError
 from ingot.stores import Commit, Delete, LocalStore, Put
 
 OLD = np.arange(600).reshape(30, 20)
@@ -84,4 +84,36 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
 
     replace_folder(store, Commit(publish=(Delete("meta"),)), write)
     assert (tmp_path / "a" / "meta" / "sizes").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_array_that_blocks_the_new_one_is_kept_until_that_is_whole(tmp_path, streamed):
+    """The file ``0`` of the old array has the name of a folder of the new one."""
+    place = tmp_path / "a"
+    ingot.array(np.arange(4), place, format="zarr2", chunks=1)
+    new = {"format": "zarr2", "chunks": (1, 40), "dimension_separator": "/", "overwrite": True}
+    source = ingot.array(NEW, tmp_path / "b.zarr", chunks=(10, 40), codec="none")
+    torn = tmp_path / "b.zarr" / "c" / "9" / "0"
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[:-8])
+    with pytest.raises(CorruptionError):
+        ingot.array(source if streamed else source[...], place, **new)
+    assert ingot.open(place)[...].tolist() == [0, 1, 2, 3]
+    assert ingot.check(place).findings == ()
+    torn.write_bytes(whole)
+    made = ingot.array(source if streamed else source[...], place, **new)
+    assert np.array_equal(made[...], NEW)
+    made[0, 0] = -1
+    assert ingot.open(place)[0, 0] == -1
+    assert sorted(os.listdir(tmp_path)) == ["a", "b.zarr"]
+
+
+def test_a_table_replaces_an_array_that_blocks_it(tmp_path):
+    place = tmp_path / "a"
+    ingot.array(np.arange(4), place, format="zarr2", chunks=1)
+    table = ingot.table({"0": [1, 2], "1": ["x", None]}, place, format="bcolz", overwrite=True)
+    assert table["0"][:].tolist() == [1, 2]
+    table.append({"0": [3], "1": ["z"]})
+    assert len(ingot.open(place)) == 3
     assert os.listdir(tmp_path) == ["a"]

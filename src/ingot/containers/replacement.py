@@ -1,4 +1,4 @@
-"""Replacing a folder by a new dataset that cannot be committed into it.
+"""Replacing a dataset by a new one that cannot be committed into its folder.
 
 Where files of the old dataset have the names of folders of the new one, no commit replaces the one
 by the other. The new dataset is written beside the old one, and takes its place when it is whole.
@@ -15,9 +15,34 @@ from ingot.stores.local.files import sync_folder
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
 
-__all__ = ["replace_folder"]
+__all__ = ["blocked", "has_files", "replace_dataset", "replace_folder"]
 
 _LOCK = ".lock"
+
+
+def has_files(store: Store) -> bool:
+    """Return whether the keys of a store are files: no file has the name of a folder."""
+    return isinstance(store, LocalStore)
+
+
+def blocked(name: str) -> ExistsError:
+    """Return the error of an old dataset that no single step replaces by the new one."""
+    return ExistsError(
+        f"{name}: files of the old dataset have the names of folders of the new one; "
+        "delete it first"
+    )
+
+
+def replace_dataset(
+    store: Store, inner: str, old: Commit, name: str, write: Callable[[Store], None]
+) -> None:
+    """Have `write` write a dataset, and put it in the place of one that blocks it.
+
+    Raises `ExistsError` where the old dataset is no folder of its own.
+    """
+    if not isinstance(store, LocalStore) or inner:
+        raise blocked(name)
+    replace_folder(store, old, write)
 
 
 def replace_folder(store: LocalStore, removal: Commit, write: Callable[[Store], None]) -> None:
