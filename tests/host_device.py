@@ -32,6 +32,7 @@ __all__ = [
     "needs_compiler",
     "needs_gpu",
     "on_host",
+    "run_lanes",
     "run_sanitized",
     "sanitized",
 ]
@@ -163,6 +164,44 @@ DEVICES: Final = [
 def on_host(array: Any) -> NDArray[Any]:
     """Return an array of a device as one of NumPy."""
     return np.asarray(array.get() if hasattr(array, "get") else array)
+
+
+@cache
+def _lanes_program(folder: Path, barriers: bool) -> Path:
+    """Compile the program that runs a window with a thread of the host for each lane."""
+    assert COMPILER is not None
+    built = folder / f"device_lanes_{barriers}"
+    flags = ["-std=c++17", "-O1", "-g", *WARNINGS, "-fno-strict-aliasing", "-fsanitize=thread"]
+    flags += ["-pthread", f"-I{ROOT / 'src' / 'ingot' / 'device'}"]
+    flags += [] if barriers else ["-DWITHOUT_BARRIERS"]
+    source = ROOT / "tests" / "device_lanes.cpp"
+    subprocess.run([COMPILER, *flags, str(source), "-o", str(built)], check=True)
+    return built
+
+
+def run_lanes(
+    folder: Path, window: Window, nbytes: int, *, barriers: bool = True
+) -> tuple[NDArray[np.uint32], bytes]:
+    """Run a window with several lanes, under the thread sanitizer.
+
+    Return the statuses, those of the boxes last, and the result. Raise what the sanitizer says.
+    """
+    stored = np.empty(window.input_size, np.uint8)
+    window.write_input(stored)
+    tables = (window.blocks, window.block_owners, stored, window.boxes, window.box_owners)
+    tables += (window.axes, window.offsets)
+    counts = np.array([*map(len, tables), window.room, nbytes], np.uint64)
+    given, found = folder / "window", folder / "outcome"
+    given.write_bytes(b"".join(table.tobytes() for table in (counts, *tables)))
+    program = _lanes_program(folder, barriers)
+    done = subprocess.run(
+        [program, given, found], capture_output=True, text=True, timeout=600, check=False
+    )
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the thread sanitizer does not start here: " + done.stderr.strip()[:200])
+    assert done.returncode == 0, done.stderr[:4000]
+    outcome, size = found.read_bytes(), 4 * (len(window.block_owners) + 1)
+    return np.frombuffer(outcome[:size], np.uint32), outcome[size:]
 
 
 def decoded(device: Device, chunk: bytes, begin: int, end: int) -> bytes | None:

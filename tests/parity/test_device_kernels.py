@@ -18,15 +18,23 @@ from ingot import blosc
 from ingot.blosc.chunk import Filter
 from ingot.blosc.header import ChunkHeader
 from ingot.device.device import Device
-from ingot.device.window import kernel_source
+from ingot.device.window import BoxAxis, Spans, Window, WindowBuilder, kernel_source
 from ingot.interop import cupy
-from tests.fuzz import fuzz_device
+from tests.fuzz import fuzz_chunks, fuzz_device
 from tests.golden import test_blosc2_chunks, test_blosc_chunks
 from tests.golden.test_blosc_chunks import Row
-from tests.host_device import HostDevice, decoded, needs_compiler, needs_gpu, run_sanitized
+from tests.host_device import (
+    HostDevice,
+    decoded,
+    needs_compiler,
+    needs_gpu,
+    run_lanes,
+    run_sanitized,
+)
 
 SEED = 20_260
 EXECUTIONS = 3000
+SMALL = 20_000
 ARCHITECTURES = ("sm_80", "sm_90")
 
 
@@ -108,6 +116,65 @@ library(True).swap_bytes(ctypes.c_void_p(memory.ctypes.data), ctypes.c_uint64(10
 """
     with pytest.raises(AssertionError, match="heap-buffer-overflow"):
         run_sanitized("-c", code)
+
+
+def small_chunks() -> Window:
+    """Return a window of small chunks of every kind, and of damaged ones, each with a box."""
+    builder, target = WindowBuilder(), 0
+    chunks = [chunk for row, chunk in golden() if row["nbytes"] <= SMALL]
+    data = np.repeat(np.arange(400, dtype="<i4"), 3).tobytes()
+    for filters in (["shuffle"], ["delta", "bitshuffle"], ["shuffle", ("bytedelta", 4)]):
+        for codec in ("lz4", "blosclz"):
+            chunks.append(
+                blosc.compress(
+                    data, typesize=4, codec=codec, filters=filters, blocksize=1600, version=2
+                )
+            )
+    chunks += [fuzz_chunks.damaged(SEED, number)[0] for number in range(300)]
+    for number, chunk in enumerate(chunks):
+        nbytes = int.from_bytes(chunk[4:8], "little", signed=True)
+        if 0 < nbytes <= SMALL:
+            spans = Spans(np.array([0]), np.array([nbytes]))
+            staged = builder.add_chunk(number, chunk, nbytes, spans)
+            if staged is not None:
+                half = nbytes // 2
+                # The bytes with even numbers come first, the others behind them.
+                axes = [BoxAxis(2, 1, half), BoxAxis(half, 2, 1)]
+                if nbytes % 2:
+                    axes = [BoxAxis(nbytes, 1, 1)]
+                builder.add_box(staged.start, staged.side, target, 1, axes)
+                target += nbytes
+    builder.add_box(0, 0, target, 1, [BoxAxis(9, 0, 0, np.arange(9)[::-1].copy(), np.arange(9))])
+    return builder.build()
+
+
+@needs_compiler
+def test_lanes_and_threads_do_not_race(tmp_path: Path) -> None:
+    """The thread sanitizer watches lanes that are threads; the outcome is that of one lane."""
+    window = small_chunks()
+    nbytes = int(window.boxes["items"].sum())
+    statuses, result = run_lanes(tmp_path, window, nbytes)
+    alone = HostDevice()
+    expected = alone.empty((nbytes,), np.dtype("u1"))
+    assert statuses[:-1].tolist() == alone.submit(window, expected)().tolist()
+    assert statuses.any()
+    assert not statuses[-1]
+    failed = window.failed(statuses[:-1])
+    assert 0 < len(failed) < len(set(window.chunk_owners.tolist()))
+    sound = np.ones(nbytes, np.bool_)
+    starts = np.append(window.boxes["target"], nbytes)
+    for place, owner in enumerate(dict.fromkeys(window.chunk_owners.tolist())):
+        if owner in failed:
+            sound[starts[place] : starts[place + 1]] = False
+    assert (np.frombuffer(result, np.uint8)[sound] == expected[sound]).all()
+
+
+@needs_compiler
+def test_the_thread_sanitizer_finds_races(tmp_path: Path) -> None:
+    """Without barriers the same kernels race: otherwise the test before this one proves nothing."""
+    window = small_chunks()
+    with pytest.raises(AssertionError, match="data race"):
+        run_lanes(tmp_path, window, int(window.boxes["items"].sum()), barriers=False)
 
 
 @needs_compiler

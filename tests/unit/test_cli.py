@@ -10,6 +10,7 @@ import pytest
 import ingot
 from ingot import native
 from ingot.errors import KernelError
+from ingot.interop import cupy
 from tests.command import invoke
 
 
@@ -34,6 +35,7 @@ def test_doctor_prints_everything_about_the_kernel():
     assert report["ingot"] == ingot.__version__
     assert report["python"].endswith(platform.python_version())
     assert report["platform"] == platform.platform()
+    assert report["gpu"] == cupy.describe()
 
 
 def test_doctor_says_the_same_as_text():

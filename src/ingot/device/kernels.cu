@@ -1,7 +1,8 @@
 // The kernels that decode Blosc chunks on a device: streams, filters, and the way into the result.
 //
 // One source for two compilers. NVRTC makes device code of it. A C++ compiler makes host code of it,
-// with a warp of one lane and a thread block of one thread; the tests run that under sanitizers.
+// with a warp of one lane and a thread block of one thread; the tests run that under sanitizers. With
+// HOST_LANES, each lane is a thread of the host, so that tests can look for races between lanes.
 //
 // A window (ingot.device.window) is a table of blocks and boxes, with the stored bytes of the blocks
 // in one buffer, `input`. Three kernels work on it, one after the other:
@@ -26,9 +27,6 @@ typedef long long i64;
 // Kernels are started with this many threads in a block.
 #define THREADS 256
 #define LANES 32
-#define LANE (threadIdx.x % LANES)
-#define WARP ((u64)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES)
-#define WARPS ((u64)gridDim.x * (THREADS / LANES))
 #define THREAD threadIdx.x
 #define TEAM blockIdx.x
 #define TEAMS gridDim.x
@@ -56,17 +54,26 @@ typedef uint64_t u64;
 typedef int64_t i64;
 #define DEVICE static inline
 #define KERNEL extern "C" void
+#define TEAM 0u
+#define TEAMS 1u
+#ifdef HOST_LANES
+extern thread_local u32 host_thread;
+void host_sync_warp();
+void host_sync_team();
+#define SHARED static
+#define THREADS HOST_THREADS
+#define LANES HOST_LANES
+#define THREAD host_thread
+#define SYNC_WARP() host_sync_warp()
+#define SYNC_TEAM() host_sync_team()
+#else
 #define SHARED
 #define THREADS 1
 #define LANES 1
-#define LANE 0u
-#define WARP 0ull
-#define WARPS 1ull
 #define THREAD 0u
-#define TEAM 0u
-#define TEAMS 1u
 #define SYNC_WARP()
 #define SYNC_TEAM()
+#endif
 
 DEVICE u32 byte_perm(u32 low, u32 high, u32 selector) {
     u64 both = (u64)high << 32 | low;
@@ -86,6 +93,10 @@ DEVICE void store16(u8* to, u32 a, u32 b, u32 c, u32 d) {
 
 DEVICE void copy16(u8* to, const u8* from) { memcpy(to, from, 16); }
 #endif
+
+#define LANE (THREAD % LANES)
+#define WARP ((u64)TEAM * (THREADS / LANES) + THREAD / LANES)
+#define WARPS ((u64)TEAMS * (THREADS / LANES))
 
 // The tables. ingot.device.window has the same records as NumPy types; a test compares the sizes.
 
