@@ -5,6 +5,7 @@ Damaged bytes are read in a child with little memory.
 
 import pytest
 
+import ingot
 from tests.kernels import KERNELS, NATIVE_IS_BUILT, needs_native
 from tests.limited import run_limited
 
@@ -35,7 +36,9 @@ def make(format):
     elif format == "blsk":
         ingot.array(numbers, store, format=format, chunks=20, superchunksize=4)
     else:
-        ingot.array(numbers, store, format=format, chunks=20)
+        name, _, codec = format.partition(" ")
+        layout = {"checksum": True} if codec == "crc32c" else {"codec": codec} if codec else {}
+        ingot.array(numbers, store, format=name, chunks=20, **layout)
     found = list(keys(store))
     return dict(zip(found, store.read([Extent(key) for key in found])))
 
@@ -51,7 +54,10 @@ step = -(-sum(map(len, sound.values())) // most)
 due, missed, count = content(MemoryStore(sound)), [], 0
 assert not ingot.check(MemoryStore(sound)).findings
 for key, data in sound.items():
-    document = key.endswith((".json", "storage", "sizes", "nrows", "attributes", "s__"))
+    document = key.endswith((
+        ".json", "storage", "sizes", "nrows", "attributes", "s__", ".zarray", ".zattrs", "meta",
+        "attrs", "__zmeta__", "__zattr__",
+    ))
     for place in range(0, len(data), step):
         count += 1
         changed = bytearray(data)
@@ -75,11 +81,20 @@ for key, data in sound.items():
                 assert ingot.repair(store, drop=True).done == (), (key, place)
                 assert {name: store.read([Extent(name)]) for name in keys(store)} == after
 assert count > 50, count
-assert not missed, missed
+if format in ("zarr0", "zarr1", "zarr2"):
+    # Blosc without a checksum: of a changed byte that decodes, no reader can know.
+    chunks = {key for key in sound if key[-1].isdecimal() or key.endswith(".blosc")}
+    assert len(chunks) == 3, chunks
+    assert {key for key, _ in missed} <= chunks, missed
+else:
+    assert not missed, missed
 """
 
-# Formats whose chunks have checksums of all that they hold.
-COVERED = ("zarr3", "bcolz", "blsk", "bloscpack", "varlen", "items", "shards")
+# Every registered format that holds arrays takes part. The earlier versions of Zarr have no
+# checksums of their own, but some of their codecs do.
+ARRAYS = [name for name, holds in ingot.formats().items() if "array" in holds]
+CODECS = ["zarr1 zlib:1", "zarr2 zlib:1", "zarr2 crc32c", "zarr2 gzip:1"]
+COVERED = (*ARRAYS, *CODECS, "varlen", "items", "shards")
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -2,12 +2,17 @@
 
 import contextlib
 import os
+import random
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ingot
+from ingot.check import KEPT_ASIDE
 from ingot.errors import NotFoundError, ReadOnlyError
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, ZipStore
 
@@ -244,3 +249,119 @@ def test_an_interrupted_repair_is_continued(tmp_path, monkeypatch):
         table = ingot.open(path)
         assert table.names == ("a", "b", "c")
         assert all(np.array_equal(table[name][...], NUMBERS) for name in "abc")
+
+
+def _torn_table(path):
+    columns = {name: np.arange(2000) * number for number, name in enumerate("abc", 1)}
+    ingot.table(columns, path, format="bcolz", chunks=300)
+    for name in "abc":
+        os.remove(path / name / "meta/sizes")
+    os.remove(path / "__rootdirs__")
+    flip(path / "b" / "data" / "__2.blp", 40)
+
+
+def _torn_manifest(path):
+    group = ingot.group(path)
+    for name in "abc":
+        group.array(name, np.arange(2000), chunks=300, manifest=True)
+        os.remove(path / name / ".manifest")
+        flip(path / name / "c" / "2", 40)
+    group.consolidate()
+    del group["c"]
+
+
+def _torn_items(path):
+    path.mkdir()
+    for number in range(4):
+        ingot.ragged([b"a" * n for n in range(900)], path / f"{number}.blv", pack_bytes=2000)
+        file = path / f"{number}.blv"
+        file.write_bytes(file.read_bytes()[:-number] if number else file.read_bytes())
+        flip(file, 5000)
+
+
+def _torn_super_chunks(path):
+    ingot.table({"a": np.arange(4000), "b": np.arange(4000) / 2}, path, format="blsk", chunks=300)
+    for file in path.rglob("*.bin"):
+        flip(file, file.stat().st_size // 3)  # An entry of the index that no chunk has.
+        flip(file, file.stat().st_size - 2000)
+
+
+def _torn_single_file(path):
+    path.mkdir()
+    for number in range(4):
+        file = path / f"{number}.blp"
+        ingot.array(np.arange(4000), file, chunks=300)
+        flip(file, 3000)
+        flip(file, 6000)
+
+
+TORN = [_torn_table, _torn_manifest, _torn_items, _torn_super_chunks, _torn_single_file]
+
+
+def _files(folder):
+    """Return the bytes of all files below a folder, but for locks."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            key = os.path.relpath(os.path.join(place, name), folder)
+            if not name.endswith(".lock") and KEPT_ASIDE not in key:
+                found[key] = Path(place, name).read_bytes()
+    return found
+
+
+def _killed(path, seconds):
+    """Repair a dataset in a child that is killed after a time; return whether it was."""
+    child = os.fork()
+    if not child:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            ingot.repair(path, drop=True, options=ingot.Options(threads=1))
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the child is forked")
+@pytest.mark.parametrize("tear", TORN, ids=lambda tear: tear.__name__.removeprefix("_torn_"))
+def test_a_repair_that_is_killed_anywhere_is_continued(tmp_path, tear):
+    torn = tmp_path / "torn"
+    tear(torn)
+    before = _files(torn)
+    for whole in (tmp_path / "first", tmp_path / "whole"):  # The first time, modules are loaded.
+        shutil.copytree(torn, whole)
+        begin = time.perf_counter()
+        report = ingot.repair(whole, drop=True, options=ingot.Options(threads=1))
+        lasted = time.perf_counter() - begin
+    assert report.done
+    assert report.ok, report
+    due, kills, chance = _files(whole), 0, random.Random(tear.__name__)
+    changed = {key for key in before if before[key] != due.get(key)}
+    assert changed
+    for number in range(6):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / "torn"
+        shutil.copytree(torn, path)
+        kills += _killed(path, max(chance.uniform(0, lasted), 1e-6))
+        assert ingot.repair(path, drop=True).ok
+        assert _files(path) == due
+        kept = [_files(each) for each in folder.rglob("*.before-repair*") if each.is_dir()]
+        every = [data for one in kept for data in one.values()]
+        assert all(before[key] in every for key in changed), (number, changed)
+        assert ingot.repair(path, drop=True).done == ()
+        shutil.rmtree(folder)
+    assert kills > 1, "the times are of no use"
+
+
+def test_an_entry_of_an_index_that_no_chunk_has_is_cleared(tmp_path):
+    path = tmp_path / "a.blsk"
+    array = ingot.array(NUMBERS, path, chunks=300)
+    (file,) = path.rglob("*.bin")
+    flip(file, 16 + 8 * 100)
+    (finding,) = ingot.check(path).errors
+    assert finding.kind == "index"
+    report = repaired(path)
+    assert report.ok
+    assert not any(each.lost for each in report.done)
+    assert np.array_equal(array[...], NUMBERS)

@@ -206,6 +206,7 @@ def _index_step(array: BlskMap, number: int, name: str, *, drop: bool) -> Repair
         return None
     stored = np.frombuffer(front, "<i8", capacity, HEAD_BYTES).astype(np.int64)
     bad = _bad_entries(array, number, stored, size)
+    due = max(0, min(capacity, array.schema.grid.chunk_count - number * capacity))
     offsets = stored.copy()
     if len(bad):
         images = _search(array, key, begin, size)
@@ -214,11 +215,10 @@ def _index_step(array: BlskMap, number: int, name: str, *, drop: bool) -> Repair
             own = [each for each in images.get(number * capacity + entry, []) if each not in used]
             if len(own) == 1:
                 offsets[entry] = own[0]
-            elif drop:
+            elif drop or entry >= due:  # An entry behind the last chunk holds nothing.
                 offsets[entry] = ABSENT
     rebuilt = [entry for entry in bad if offsets[entry] not in (stored[entry], ABSENT)]
-    given_up = [entry for entry in bad if offsets[entry] == ABSENT]
-    due = max(0, min(capacity, array.schema.grid.chunk_count - number * capacity))
+    given_up = [entry for entry in bad if entry < due and offsets[entry] == ABSENT]
     fixed = Head(array.schema.dtype.itemsize, max(due, used_entries(offsets)), head.trailers)
     packed = fixed.pack() + pack_entries(offsets)
     if packed == front or not (problem or rebuilt or given_up):
@@ -230,7 +230,8 @@ def _index_step(array: BlskMap, number: int, name: str, *, drop: bool) -> Repair
     lost = f"{len(given_up)} chunks" if given_up else ""
     problem = problem or f"{len(bad)} entries of the index do not lead to their chunk"
     repair = f"write the index anew, {len(rebuilt)} entries from chunks in the file"
-    single = array.schema.grid.coords(number * capacity + bad[0]) if len(bad) == 1 else None
+    inside = [entry for entry in bad if entry < due]
+    single = array.schema.grid.coords(number * capacity + inside[0]) if len(inside) == 1 else None
     finding = Finding(name, "index", problem, key, single, lost, repair)
     return Repair(finding, Commit(publish=(Patch(key, 0, packed),)))
 
