@@ -18,7 +18,7 @@ from ingot.containers import reductions
 from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, array_info
-from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
+from ingot.containers.handle import Handle, HandleProtocol, Pending, TransactionalHandle
 from ingot.containers.member import MemberHandle
 from ingot.containers.reductions import Axis, Out, Source
 from ingot.dtypes import DType
@@ -50,7 +50,7 @@ from ingot.formats.format import (
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
-from ingot.selection import Selection, parse, parse_orthogonal
+from ingot.selection import BasicSelection, Selection, parse, parse_orthogonal
 from ingot.signals import Deferred
 from ingot.stores.store import Feature, Store
 from ingot.stores.versions import NO_VERSION, read_versioned
@@ -103,6 +103,8 @@ class OrthogonalIndex:
 _MOST_COUNTED: Final = 10_000
 # Above this many bytes, chunks that are not stored are left out of a reduction.
 _MUCH: Final = 64 << 20
+# So many items of a transaction are kept before they are stored together.
+_MOST_PENDING: Final = 1 << 16
 # Values that a comparison with an array would compare with its items.
 _COMPARED: Final = (int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray)
 
@@ -518,12 +520,42 @@ class Array(Dataset[Engine]):
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
+        if self._keep_pending(engine, selection, items):
+            return
         change = None if whole else engine.slot_change(selection, items)
         if whole:
             self._replace(engine, selection, items, assigned)
         elif change is None or not handle.switch(engine, change, change.following):
             with handle.writing() as turn:
                 turn.commit(*assigned(turn.value))
+
+    def _keep_pending(self, engine: Engine, selection: Selection, items: Any) -> bool:
+        """Keep one item that is assigned in a transaction, to be stored together with others.
+
+        Return False for other assignments, and where the value does not fit: storing it says why.
+        """
+        if not self._handle.is_inside() or not isinstance(items, np.ndarray):
+            return False
+        if type(selection) is not BasicSelection or set(selection.counts) != {1}:
+            return False
+        try:
+            item = selection.prepare(items, engine.dtype)
+        except (IngotError, TypeError, ValueError):
+            return False
+        most = min(_MOST_PENDING, engine.options.limits.commit_chunks)
+        pending = self._handle.pending(self._store_pending, most)
+        if pending is None:
+            return False
+        # A copy: the caller may change its value afterwards.
+        pending[selection.starts] = item.reshape(1).copy()
+        return True
+
+    def _store_pending(self, pending: Pending) -> None:
+        """Store items that a transaction has kept."""
+        with self._handle.writing() as turn:
+            places = parse(tuple(np.array(list(pending), np.int64).T), turn.value.shape)
+            values = np.concatenate(list(pending.values()))
+            turn.commit(*changes.assigned(turn.value, places, values))
 
     def _replace(
         self,

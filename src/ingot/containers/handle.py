@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
+
+from numpy.typing import NDArray
 
 from ingot import signals
 from ingot.errors import ArgumentError, IngotError, LockedError, ReadOnlyError
@@ -40,6 +42,7 @@ __all__ = [
     "HandleTurn",
     "PartHandle",
     "PartTurn",
+    "Pending",
     "TransactionalHandle",
     "ValueTurn",
 ]
@@ -630,6 +633,10 @@ class ValueTurn(Generic[Value]):
         handle._loaded = (None, NO_VERSION) if again else (value, number)
 
 
+Pending: TypeAlias = dict[tuple[int, ...], NDArray[Any]]
+"""Items that were assigned and are not stored yet, by their places in the array."""
+
+
 class HandleProtocol(Protocol[Value]):
     """What a container needs of the handle of its dataset; see `ingot.containers.handle.Handle`."""
 
@@ -667,6 +674,14 @@ class HandleProtocol(Protocol[Value]):
 
     def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could."""
+        ...
+
+    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+        """Return items of this transaction that are not stored yet; None outside of one.
+
+        `store_items` is called with them before anything else is read or written, before the
+        transaction ends, and when there are `most` of them.
+        """
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -755,6 +770,10 @@ class PartHandle(Generic[Whole, Part]):
     def switch(self, value: Part, change: WordChange, after: Callable[[], Part]) -> bool:
         """Return False: the value of the whole changes with that of the part."""
         return False
+
+    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+        """Return None: a part is stored with the whole."""
+        return None
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
@@ -851,7 +870,16 @@ class TransactionalHandle(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_begun", "_buffered", "_forks", "_handle", "_load", "_owner", "_transactions")
+    __slots__ = (
+        "_begun",
+        "_buffered",
+        "_forks",
+        "_handle",
+        "_load",
+        "_owner",
+        "_pending",
+        "_transactions",
+    )
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
@@ -859,6 +887,8 @@ class TransactionalHandle(Generic[Value]):
         self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
+        # What stores items that were assigned in the transaction, and the items.
+        self._pending: tuple[Callable[[Pending], object], Pending] | None = None
         self._forks = signals.forks()
         self._transactions = threading.Lock()
 
@@ -870,6 +900,8 @@ class TransactionalHandle(Generic[Value]):
     @property
     def store(self) -> Store:
         """The store of the dataset, or the buffered store inside a transaction."""
+        if self._pending is not None and self.is_inside():
+            self.store_pending()
         return self._current().store
 
     @property
@@ -884,7 +916,7 @@ class TransactionalHandle(Generic[Value]):
 
     def recent(self) -> Value:
         """Return the value at hand, without a look at the store: that of a turn may be another."""
-        return self.value if self.is_inside() else self._handle.recent()
+        return self._current().recent()
 
     def read(
         self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
@@ -903,8 +935,32 @@ class TransactionalHandle(Generic[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self.is_inside() and self._handle.switch(value, change, after)
 
+    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+        """Return items of this transaction that are not stored yet; None outside of one.
+
+        Items of another array are stored first: they may be of the same one, opened twice.
+        """
+        if not self.is_inside():
+            return None
+        self._check_unmoved()
+        pending = self._pending
+        if pending is not None and (pending[0] != store_items or len(pending[1]) >= most):
+            self.store_pending()
+        if self._pending is None:
+            self._pending = store_items, {}
+        return self._pending[1]
+
+    def store_pending(self) -> None:
+        """Store items that were assigned in the transaction and are not stored yet."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            store_items, items = pending
+            store_items(items)
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
+        if self.is_inside():
+            self.store_pending()
         return self._current().snapshot()
 
     def refresh(self) -> None:
@@ -938,6 +994,7 @@ class TransactionalHandle(Generic[Value]):
                 self._buffered = Handle(inner, self._load, durability=self._handle.durability)
                 self._owner = threading.get_ident()
                 yield
+                self.store_pending()
                 after = begun
                 if store.commit().edits:
                     with self.unmoved() as buffered:
@@ -946,7 +1003,7 @@ class TransactionalHandle(Generic[Value]):
                 store.discard()
                 raise
             finally:
-                self._owner = self._buffered = None
+                self._owner = self._buffered = self._pending = None
             self._commit(begun, after, store)
 
     def _commit(self, begun: Value, after: Value, store: BufferedStore) -> None:
@@ -983,17 +1040,20 @@ class TransactionalHandle(Generic[Value]):
     @contextmanager
     def unmoved(self) -> Iterator[Handle[Value]]:
         """Give the buffered handle; raise `LockedError` if the state below it has changed."""
+        self.store_pending()
         assert self._buffered is not None
-        states = versioned(self._handle.store)
         try:
             yield self._buffered
         except Exception as error:
             # A key that is missing or does not fit may be one that another writer has just changed.
-            if states is not None and version_number(states.version()) != self._begun:
-                raise self._overtaken() from error
+            self._check_unmoved(error)
             raise
+        self._check_unmoved()
+
+    def _check_unmoved(self, cause: Exception | None = None) -> None:
+        states = versioned(self._handle.store)
         if states is not None and version_number(states.version()) != self._begun:
-            raise self._overtaken()
+            raise self._overtaken() from cause
 
     def _overtaken(self) -> LockedError:
         return LockedError(
@@ -1016,7 +1076,7 @@ class TransactionalHandle(Generic[Value]):
         """Begin anew in a forked child: a transaction is the parent's."""
         if self._forks != signals.forks():
             self._forks = signals.forks()
-            self._owner = self._buffered = None
+            self._owner = self._buffered = self._pending = None
             self._transactions = threading.Lock()
 
     def _current(self) -> Handle[Value]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
-from ingot.containers.handle import Handle, HandleTurn, TransactionalHandle
+from ingot.containers.handle import Handle, HandleTurn, Pending, TransactionalHandle
 from ingot.stores.store import Durability, Store
 from ingot.stores.versions import WordChange
 
@@ -73,7 +73,7 @@ class MemberHandle(Generic[Value]):
 
     def recent(self) -> Value:
         """Return the value at hand, without a look at the store: that of a turn may be another."""
-        return self.value if self._tree.is_inside() else self._outside().recent()
+        return (self._inside() if self._tree.is_inside() else self._outside()).recent()
 
     def read(
         self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
@@ -91,6 +91,10 @@ class MemberHandle(Generic[Value]):
     def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self._tree.is_inside() and self._outside().switch(value, change, after)
+
+    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+        """Return items of this transaction that are not stored yet; None outside of one."""
+        return self._tree.pending(store_items, most)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""

@@ -463,8 +463,10 @@ class Engine:
                 return self.commit_of(self._encoded(layout, selection, values), self.unit())
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
-        relocating = is_relocating(self.chunks)
-        numbers = None if layout is None or relocating else self._single_rows(selection)
+        encodes = layout is not None and (
+            not is_relocating(self.chunks) or slotted(self.chunks) is not None
+        )
+        numbers = self._single_rows(selection) if encodes else None
         if layout is not None and numbers is not None:
             return self._assign_rows(layout, numbers, values)
         unit = self.unit()
