@@ -30,6 +30,9 @@ PEERS = (
     "hdf5plugin",
     "pyarrow",
     "pandas",
+    "bcolz-zipline",
+    "pylance",
+    "vortex-data",
     "duckdb",
 )
 

@@ -21,7 +21,7 @@ __all__ = ["TOLERANCE", "Regression", "compare", "load", "results_file", "store"
 TOLERANCE: Final = 0.15
 """A figure may be worse by this part before it counts as a regression."""
 
-_OTHERS: Final = (*PEERS, "bare", "bcolz-zipline", "ctable", "duckdb", "parquet", "unprotected")
+_OTHERS: Final = (*PEERS, "bare", "ctable", "lance", "parquet", "unprotected", "vortex")
 _PEER: Final = re.compile(rf"(?:python-)?(?:{'|'.join(_OTHERS)})(?![\w,])", re.IGNORECASE)
 _SPEED: Final = re.compile(r"\b[KMG]i?B/s\b|\bper second\b")
 _TIME: Final = re.compile(r"\b(?:ns|us|ms|s)\b")
