@@ -602,9 +602,7 @@ def prove_conditions(store: LeasedStore) -> None:
     key = staged_key("probe", secrets.token_hex(8))
     try:
         tag = client.put(key, b"0123456789", ABSENT)
-        ignored = _holds(store, key, ABSENT) or _holds(
-            store, key, Tag('"ffffffffffffffffffffffffffffffff"', "1")
-        )
+        ignored = _holds(store, key, ABSENT) or _holds(store, key, _NO_TAG)
         if tag is None or tag == Tag(None, None):
             raise UnsupportedError("objects have no tags")
         if ignored:

@@ -23,7 +23,11 @@ __all__ = ["SETTINGS", "ObjectURL", "is_url"]
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _STORES: Final = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 _READ_ONLY: Final = ("http", "https")
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ENDPOINTS: Final = (
+    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    *("GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+)
+_ENDPOINT: Final = re.compile("endpoint|base_url", re.IGNORECASE)
 
 SETTINGS: Final = frozenset(
     (
@@ -174,6 +178,6 @@ def _store(
 
 def _is_plain(config: Mapping[str, object]) -> bool:
     """Return whether the caller has named an address without encryption."""
-    named = [value for name, value in config.items() if "endpoint" in name.lower()]
+    named = [value for name, value in config.items() if _ENDPOINT.search(name)]
     named += [os.environ[name] for name in _ENDPOINTS if name in os.environ]
     return bool(named) and str(named[0]).lower().startswith("http://")
