@@ -34,8 +34,11 @@ BATCH: Final = 4
 """Chunks of one commit."""
 TIMEOUT: Final = 1.0
 """Seconds until a lost answer is noticed."""
-PARALLEL: Final = 8
+PARALLEL: Final = 64
 """Requests that one worker has under way."""
+LEAST_PAUSE: Final = 0.005
+LONGEST_PAUSE: Final = 0.25
+"""Seconds that a worker waits before it looks again whether the record is free."""
 
 
 @dataclass
@@ -50,9 +53,9 @@ class World:
     retries: int = 0
     wasted: int = 0
     etag: int = 0
-    """Of the metadata: each `If-Match` that succeeds makes a new one."""
-    committing: int | None = None
-    """The worker whose `.commit` is there."""
+    """Of the record: each `If-Match` that succeeds makes a new one."""
+    holder: int | None = None
+    """The worker that holds the record."""
     _queue: list[tuple[float, int, Steps]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -95,19 +98,17 @@ class World:
             yield pause * self.rng.uniform(0.5, 1.5)
             pause = min(2 * pause, 5.0)
 
-    def puts(self, count: int) -> Steps:
-        """Put objects, some of them at a time; the slowest of each round counts."""
-        for first in range(0, count, PARALLEL):
-            rounds = [self.request() for _ in range(min(PARALLEL, count - first))]
-            yield from self._slowest(rounds)
-        return True
+    def together(self, count: int, size: int = 0) -> Steps:
+        """Send requests, some of them at a time; the slowest of each round counts.
 
-    def _slowest(self, together: Sequence[Steps]) -> Steps:
-        longest = 0.0
-        for steps in together:
-            spent = sum(steps)
-            longest = max(longest, spent)
-        yield longest
+        Each carries `size` bytes, which are wasted when it has to be sent again.
+        """
+        for first in range(0, count, PARALLEL):
+            before, longest = self.retries, 0.0
+            for _ in range(min(PARALLEL, count - first)):
+                longest = max(longest, sum(self.request()))
+            self.wasted += (self.retries - before) * size
+            yield longest
         return True
 
 
@@ -136,66 +137,69 @@ class Outcome:
         )
 
 
-def _appending(world: World, number: int, times: list[float]) -> Steps:
-    """Append: chunks beyond the shape, then the metadata by `If-Match`.
-
-    A worker that is overtaken puts its chunks again, behind those of the other.
-    """
+def _hold(world: World, number: int) -> Steps:
+    """Hold the record: read it, and if no worker holds it, replace it by `If-Match`."""
+    pause = LEAST_PAUSE
     while True:
-        begun, pause = world.now, world.latency
-        while True:
-            yield from world.request()  # Read the metadata.
-            seen = world.etag
-            yield from world.puts(BATCH)
+        yield from world.request()
+        seen, free = world.etag, world.holder is None
 
-            def publish(seen: int = seen) -> bool:
-                if world.etag != seen:
-                    return False
-                world.etag += 1
-                return True
+        def take(seen: int = seen) -> bool:
+            if world.etag != seen:
+                return False
+            world.etag, world.holder = world.etag + 1, number
+            return True
 
-            if (yield from world.request(publish)):
-                break
-            world.wasted += BATCH * CHUNK_BYTES
-            yield pause * world.rng.uniform(0.5, 1.5)
-            pause = min(2 * pause, 5.0)
+        if free and (yield from world.request(take)):
+            return True
+        yield pause * world.rng.uniform(0.5, 1.5)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _release(world: World) -> Steps:
+    """Say that the commit is applied."""
+
+    def release() -> bool:
+        world.etag, world.holder = world.etag + 1, None
+        return True
+
+    return world.request(release)
+
+
+def _appending(world: World, number: int, times: list[float]) -> Steps:
+    """Append: hold the record, chunks beyond the shape, decide, the metadata, release."""
+    while True:
+        begun = world.now
+        yield from _hold(world, number)
+        yield from world.request()  # Compare the metadata.
+        yield from world.together(BATCH, CHUNK_BYTES)
+        yield from world.request()  # Decide: the record has the metadata.
+        yield from world.request()  # Put the metadata in its place.
+        yield from _release(world)
         times.append(world.now - begun)
 
 
 def _committing(world: World, number: int, times: list[float]) -> Steps:
-    """Change chunks: stage them, `.commit` by `If-None-Match`, apply, remove.
-
-    What is staged stays valid while a worker waits for another one.
-    """
+    """Change chunks: hold the record, stage them, decide, apply, remove what is staged, release."""
     while True:
-        begun, pause = world.now, world.latency
-        yield from world.puts(BATCH)
-
-        def decide() -> bool:
-            if world.committing not in (None, number):
-                return False
-            world.committing = number
-            return True
-
-        while not (yield from world.request(decide)):
-            yield pause * world.rng.uniform(0.5, 1.5)
-            pause = min(2 * pause, 2.0)
-        yield from world.puts(BATCH)  # Apply: each key by `If-Match`.
-        yield from world.request(lambda: _released(world))
-        yield from world.puts(1)  # Remove what was staged, by one request for all keys.
+        begun = world.now
+        yield from _hold(world, number)
+        yield from world.request()  # Compare the metadata.
+        yield from world.together(BATCH, CHUNK_BYTES)
+        yield from world.together(BATCH)  # The tags of the chunks that are replaced.
+        yield from world.request()  # Decide.
+        yield from world.together(BATCH - 1, CHUNK_BYTES)
+        yield from world.together(1, CHUNK_BYTES)  # The last one is put behind the others.
+        yield from world.together(BATCH)  # Remove what was staged.
+        yield from _release(world)
         times.append(world.now - begun)
-
-
-def _released(world: World) -> bool:
-    world.committing = None
-    return True
 
 
 def _staging(world: World, number: int, times: list[float]) -> Steps:
     """Stage chunks for one commit of another process, as `to_ingot` and `store` do."""
     while True:
         begun = world.now
-        yield from world.puts(BATCH)
+        yield from world.together(BATCH, CHUNK_BYTES)
         times.append(world.now - begun)
 
 
