@@ -183,6 +183,20 @@ def test_every_way_makes_the_same_shards(
 
 
 @needs_native
+def test_shards_in_shards_are_put_together_by_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = make(tmp_path / "a", "<f4", "blosc:lz4:5:shuffle", True, LITTLE, "start", nested=True)
+    monkeypatch.setattr(ShardedMap, "stage", lambda *_: pytest.fail("Python put a shard together"))
+    engine = engine_of(chunks, Options(threads=2))
+    expected = np.zeros(SHAPE, "<f4")
+    for turn, key in enumerate(KEYS):
+        expected[key] = items("<f4", turn)[key]
+        write(engine, parse(key, SHAPE), expected[key])
+        assert np.array_equal(engine.read(parse((), SHAPE)), expected)
+
+
+@needs_native
 def test_shards_without_items_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("native", "rows", "twin"):
         chunks = make(tmp_path / name, "<u2", "none", False, LITTLE, "end")

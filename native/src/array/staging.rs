@@ -349,10 +349,10 @@ fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
 }
 
 /// The CRC-32 of some pieces, one behind the other.
-pub fn checksum(pieces: &[&[u8]]) -> u32 {
+pub fn checksum<P: AsRef<[u8]>>(pieces: &[P]) -> u32 {
     let mut sum = libdeflater::Crc::new();
     for piece in pieces {
-        sum.update(piece);
+        sum.update(piece.as_ref());
     }
     sum.sum()
 }

@@ -749,10 +749,6 @@ class Engine:
 
         Where only the map knows where their images go, they are handed over.
         """
-        sharded = as_sharded(self.chunks)
-        if sharded is not None and len(sharded.levels) > 1:
-            # The kernel writes shards, but no shards in shards.
-            return kernel.handed_layout(self.chunks, self.options, self._before)
         if not is_relocating(self.chunks):
             return self.layout()
         new, old = self.chunks.schema.grid.counts, self._before.schema.grid.counts

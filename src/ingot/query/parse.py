@@ -11,6 +11,7 @@ import datetime
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -162,6 +163,18 @@ def parse(
     ingot.errors.SelectionError: "__import__('os')": there is no function '__import__', only abs,
     arccos, ..., where, datetime64, timedelta64
     """
+    if params is None and not prefixes:
+        return _parse_again(text)
+    return _parse(text, params, prefixes)
+
+
+@lru_cache(maxsize=64)
+def _parse_again(text: str) -> Expression:
+    """The same for text alone: the same queries are asked again and again."""
+    return _parse(text, None, ())
+
+
+def _parse(text: str, params: Mapping[str, Any] | None, prefixes: Collection[str]) -> Expression:
     if len(text) > LONGEST:
         raise SelectionError(f"an expression of {len(text)} characters, the most is {LONGEST}")
     quoted: list[str] = []

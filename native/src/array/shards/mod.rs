@@ -118,12 +118,14 @@ impl ShardFormat {
         self.counts.len()
     }
 
-    /// The form of shards that hold chunks themselves; `None` where shards lie in shards.
-    pub fn single(&self) -> Option<&Level> {
-        match &self.levels[..] {
-            [level] => Some(level),
-            _ => None,
-        }
+    /// The number of a chunk in its file: chunks are counted shard by shard, where shards lie in shards.
+    pub fn number(&self, parts: &[Part]) -> usize {
+        self.levels.iter().fold(0, |number, level| number * level.total + level.number(parts))
+    }
+
+    /// How many chunks an entry of an index of a level stands for.
+    fn chunks_of_entry(&self, depth: usize) -> usize {
+        self.levels[depth + 1..].iter().map(|level| level.total).product()
     }
 
     /// How many chunks shard `number` along an axis has, of `all` chunks of the array.
@@ -145,23 +147,27 @@ impl ShardFormat {
         let mut found = shard.index.range(self.levels[0].number(parts))?;
         for (depth, level) in self.levels.iter().enumerate().skip(1) {
             let Some(range) = found else { return Ok(None) };
-            let place = (depth, range.start, range.end);
-            let index = inner.0.entry(place).or_insert_with(|| self.find_index(cache, shard, place, buffer));
-            found = index.as_ref().map_err(Clone::clone)?.range(level.number(parts))?;
+            let index = self.inner_index(cache, shard, (depth, range.start, range.end), inner, buffer)?;
+            found = index.range(level.number(parts))?;
         }
         Ok(found)
     }
 
     /// The index of a shard in a shard: its level, and where its bytes begin and end in the file.
-    fn find_index(
+    fn inner_index(
         &self,
         cache: &IndexCache,
         shard: &Shard,
-        (depth, start, end): (usize, usize, usize),
+        place: (usize, usize, usize),
+        inner: &mut InnerIndexes,
         buffer: &mut Vec<u8>,
     ) -> Outcome<Arc<Index>> {
-        let name: Vec<usize> = shard.coords.iter().copied().chain([depth, start, end]).collect();
-        cache.find_or(&name, shard.identity, || self.read_index(depth, start, &shard.extent(start..end), buffer))
+        let find = || {
+            let (depth, start, end) = place;
+            let name: Vec<usize> = shard.coords.iter().copied().chain([depth, start, end]).collect();
+            cache.find_or(&name, shard.identity, || self.read_index(depth, start, &shard.extent(start..end), buffer))
+        };
+        inner.0.entry(place).or_insert_with(find).clone()
     }
 
     /// Cut a selection by shards: per axis, which of its parts lie in each.
@@ -555,7 +561,8 @@ mod tests {
         assert_eq!(numbers([0, 0]), [0, 0, 0]);
         assert_eq!(numbers([5, 19]), [1, 11, 4]);
         assert_eq!(numbers([6 + 4, 40 + 7]), [1, 5, 2], "counted in each file from 0");
-        assert!(format.single().is_none() && ShardFormat::new(vec![form(&[2])]).unwrap().single().is_some());
+        assert_eq!(format.number(&[part(6 + 4), part(40 + 7)]), (12 + 5) * 5 + 2);
+        assert_eq!([0, 1, 2].map(|depth| format.chunks_of_entry(depth)), [60, 5, 1]);
         let wrong = [vec![], vec![form(&[0])], vec![form(&[2]), form(&[2, 2])], vec![form(&[1 << 31]); 2]];
         assert!(wrong.into_iter().all(|forms| ShardFormat::new(forms).is_none()));
     }

@@ -2,13 +2,14 @@
 //! others are copied from the old shard byte for byte.
 //!
 //! Threads share the chunks of a few shards at a time. The thread that encodes the last chunk of a
-//! shard writes its image: chunks in C order, and the index.
+//! shard writes its image: chunks in C order, and the index. Where shards lie in shards, those inside that
+//! the selection touches are put together in the same way, and all others are copied whole.
 //!
 //! A single shard whose chunks lie in the memory as they are stored is written from there. One of
 //! several shards goes into a journal with its checksum, and the caller's memory must not change
 //! between the two: its chunks are copied first.
 
-use super::{Cut, Level, Shard, ShardFormat, Touched};
+use super::{Cut, Index, IndexCache, InnerIndexes, Shard, ShardFormat, Touched};
 use crate::array::addresses::Keys;
 use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::SourceMemory;
@@ -20,7 +21,8 @@ use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, out_of_memory, push, reserved};
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -29,7 +31,6 @@ struct Staging<'a> {
     selection: &'a Selection<'a, SourceMemory<'a>>,
     keys: &'a Keys,
     format: &'a ShardFormat,
-    level: &'a Level,
     root: &'a Root,
     transaction: &'a str,
     cut: Cut,
@@ -96,9 +97,6 @@ pub fn stage(
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
-    let Some(level) = format.single() else {
-        return Err(Error::new(Kind::Argument, "shards in shards are not staged"));
-    };
     let root = keys.create()?;
     let cut = format.cut(selection);
     let files = Files::new(None, cut.count(), shards)?;
@@ -108,7 +106,6 @@ pub fn stage(
         selection,
         keys,
         format,
-        level,
         root: &root,
         transaction,
         cut,
@@ -221,9 +218,10 @@ impl<'a> Staging<'a> {
         encoded.bytes.try_reserve(most).map_err(|_| out_of_memory(most))?;
         let count = chunks.len();
         let mut failed = false;
+        let mut inner = InnerIndexes::default();
         for index in chunks {
             let part = self.chunk(&shard.touched, index);
-            let number = self.level.number(part.parts());
+            let number = self.format.number(part.parts());
             if self.is_alone()
                 && let Some(plain) = self.find_plain(&part)?
             {
@@ -231,11 +229,11 @@ impl<'a> Staging<'a> {
                 encoded.chunks.push((number, (!filled).then_some(ChunkBytes::Plain(plain))));
                 continue;
             }
-            let old = || match &shard.old {
-                Some(old) => {
-                    Ok(old.index.range(number)?.map_or(Chunk::Absent, |range| Chunk::Stored(old.extent(range))))
-                }
-                None => Ok(Chunk::Absent),
+            let old = || {
+                let Some(old) = &shard.old else { return Ok(Chunk::Absent) };
+                let cache = &self.selection.layout.indexes;
+                let found = self.format.find(cache, old, part.parts(), &mut inner, &mut Vec::new())?;
+                Ok(found.map_or(Chunk::Absent, |range| Chunk::Stored(old.extent(range))))
             };
             let bytes = &mut encoded.bytes;
             let keep = |chunk: &[u8]| {
@@ -291,9 +289,7 @@ impl<'a> Staging<'a> {
     }
 
     fn write(&self, shard: &NewShard<'_>, done: &[Encoded<'_>]) -> Outcome<Option<Image>> {
-        let mut chunks: HashMap<usize, Option<&[u8]>> = HashMap::new();
-        let count = done.iter().map(|encoded| encoded.chunks.len()).sum::<usize>();
-        chunks.try_reserve(count).map_err(|_| out_of_memory(count))?;
+        let mut chunks = BTreeMap::new();
         for Encoded { bytes, chunks: made } in done {
             for (number, chunk) in made {
                 let found = chunk.as_ref().map(|chunk| match chunk {
@@ -303,41 +299,24 @@ impl<'a> Staging<'a> {
                 chunks.insert(*number, found);
             }
         }
-        let kept = match &shard.old {
-            Some(old) => Kept::read(old, self.format.total(), &chunks)?,
-            None => Kept::default(),
-        };
-        let mut entries = reserved(self.format.total())?;
-        entries.resize(self.format.total(), None);
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        let mut end = self.level.first_chunk();
-        let mut placed: HashMap<usize, usize> = HashMap::new();
-        for (number, entry) in entries.iter_mut().enumerate() {
-            if let Some(chunk) = chunks.get(&number) {
-                if let Some(bytes) = chunk {
-                    *entry = Some(end..end + bytes.len());
-                    end += bytes.len();
-                    pieces.push(bytes);
-                }
-            } else if let Some((range, segment)) = kept.chunks.get(&number) {
-                let base = *placed.entry(segment.start).or_insert_with(|| {
-                    pieces.push(&kept.bytes[segment.clone()]);
-                    end += segment.len();
-                    end - segment.len()
-                });
-                let start = base + range.start - segment.start;
-                *entry = Some(start..start + range.len());
-            }
+        let mut stored = Vec::new();
+        // Where every chunk is new, nothing stays.
+        let old = shard.old.as_ref().filter(|_| chunks.len() < self.format.total());
+        if let Some(old) = old {
+            grow(&mut stored, old.index.size())?;
+            old.extent(0..old.index.size()).read(0, &mut stored)?;
         }
-        if entries.iter().all(Option::is_none) {
+        let mut pieces = Vec::new();
+        let indexes = &self.selection.layout.indexes;
+        let assembly = Assembly { format: self.format, indexes, old, stored: &stored, chunks };
+        let index = old.map(|old| Arc::clone(&old.index));
+        if assembly.push(0, 0, index, &mut InnerIndexes::default(), &mut pieces)?.is_none() {
             return Ok(None);
         }
-        let index = self.level.pack_index(&entries)?;
-        pieces.insert(if self.level.at_start() { 0 } else { pieces.len() }, &index);
         self.write_pieces(&shard.touched.coords, &pieces).map(Some)
     }
 
-    fn write_pieces(&self, coords: &[usize], pieces: &[&[u8]]) -> Outcome<Image> {
+    fn write_pieces(&self, coords: &[usize], pieces: &[Cow<'_, [u8]>]) -> Outcome<Image> {
         let key = self.keys.staged_key(coords, self.transaction);
         let size = pieces.iter().map(|piece| piece.len()).sum();
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -372,39 +351,109 @@ fn run_both<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn(
     })
 }
 
-/// What stays of an old shard: its bytes, and for each chunk its range and the range that is copied
-/// for it, since chunks that share bytes are copied together.
-#[derive(Default)]
-struct Kept {
-    bytes: Vec<u8>,
-    chunks: HashMap<usize, (Range<usize>, Range<usize>)>,
+/// A shard that is put together from new chunks and from what stays of the old one.
+struct Assembly<'a> {
+    format: &'a ShardFormat,
+    indexes: &'a IndexCache,
+    old: Option<&'a Shard>,
+    /// The bytes of the old shard.
+    stored: &'a [u8],
+    /// The new chunks by their numbers in the file; none for one that holds nothing but the fill value.
+    chunks: BTreeMap<usize, Option<&'a [u8]>>,
 }
 
-impl Kept {
-    fn read(shard: &Shard, total: usize, replaced: &HashMap<usize, Option<&[u8]>>) -> Outcome<Self> {
-        let mut found = Vec::new();
-        for number in (0..total).filter(|number| !replaced.contains_key(number)) {
-            if let Some(range) = shard.index.range(number)? {
-                push(&mut found, (number, range))?;
+impl<'a> Assembly<'a> {
+    /// Push the pieces of a shard of a level, whose first chunk is number `first` of the file, and return its size;
+    /// `None` when it has no chunks. `old` is the index of what is stored of it.
+    fn push(
+        &self,
+        depth: usize,
+        first: usize,
+        old: Option<Arc<Index>>,
+        inner: &mut InnerIndexes,
+        pieces: &mut Vec<Cow<'a, [u8]>>,
+    ) -> Outcome<Option<usize>> {
+        let level = &self.format.levels[depth];
+        let each = self.format.chunks_of_entry(depth);
+        let numbers = |entry: usize| first + entry * each..first + (entry + 1) * each;
+        let is_new = |entry: usize| self.chunks.range(numbers(entry)).next().is_some();
+        let kept = old.as_ref().map_or(Ok(Kept::new()), |old| find_kept(old, level.total, is_new))?;
+        let mut entries = reserved(level.total)?;
+        entries.resize(level.total, None);
+        let begin = pieces.len();
+        let mut end = level.first_chunk();
+        let mut placed: HashMap<usize, usize> = HashMap::new();
+        for (entry, range) in entries.iter_mut().enumerate() {
+            if is_new(entry) {
+                let size = self.push_new(depth, entry, numbers(entry), old.as_deref(), inner, pieces)?;
+                *range = size.map(|size| end..end + size);
+                end += size.unwrap_or(0);
+            } else if let Some((kept, segment)) = kept.get(&entry) {
+                let base = *placed.entry(segment.start).or_insert_with(|| {
+                    pieces.push(Cow::Borrowed(&self.stored[segment.clone()]));
+                    end += segment.len();
+                    end - segment.len()
+                });
+                let start = base + kept.start - segment.start;
+                *range = Some(start..start + kept.len());
             }
         }
-        if found.is_empty() {
-            return Ok(Self::default());
+        if entries.iter().all(Option::is_none) {
+            return Ok(None);
         }
-        found.sort_by_key(|(_, range)| range.start);
-        let mut segments: Vec<Range<usize>> = Vec::new();
-        let mut members = reserved(found.len())?;
-        for (number, range) in found {
-            match segments.last_mut() {
-                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-                _ => segments.push(range.clone()),
-            }
-            members.push((number, range, segments.len() - 1));
-        }
-        let mut bytes = Vec::new();
-        grow(&mut bytes, shard.index.size())?;
-        shard.extent(0..shard.index.size()).read(0, &mut bytes)?;
-        let chunks = members.into_iter().map(|(number, range, segment)| (number, (range, segments[segment].clone())));
-        Ok(Self { bytes, chunks: chunks.collect() })
+        let index = level.pack_index(&entries)?;
+        let (place, behind) = if level.at_start() { (begin, 0) } else { (pieces.len(), index.len()) };
+        pieces.insert(place, Cow::Owned(index));
+        Ok(Some(end + behind))
     }
+
+    /// Push what is new: a chunk, or a shard with new chunks in it.
+    fn push_new(
+        &self,
+        depth: usize,
+        entry: usize,
+        numbers: Range<usize>,
+        old: Option<&Index>,
+        inner: &mut InnerIndexes,
+        pieces: &mut Vec<Cow<'a, [u8]>>,
+    ) -> Outcome<Option<usize>> {
+        if depth + 1 == self.format.levels.len() {
+            let chunk = self.chunks.get(&numbers.start).copied().flatten();
+            pieces.extend(chunk.map(Cow::Borrowed));
+            return Ok(chunk.map(<[u8]>::len));
+        }
+        let mut stored = None;
+        if let (Some(shard), Some(index)) = (self.old, old)
+            && let Some(range) = index.range(entry)?
+        {
+            let place = (depth + 1, range.start, range.end);
+            stored = Some(self.format.inner_index(self.indexes, shard, place, inner, &mut Vec::new())?);
+        }
+        self.push(depth + 1, numbers.start, stored, inner, pieces)
+    }
+}
+
+/// For each entry of an old shard that stays, its range and the range that is copied for it, since chunks
+/// that share bytes are copied together.
+type Kept = HashMap<usize, (Range<usize>, Range<usize>)>;
+
+fn find_kept(old: &Index, total: usize, is_new: impl Fn(usize) -> bool) -> Outcome<Kept> {
+    let mut found = Vec::new();
+    for entry in (0..total).filter(|entry| !is_new(*entry)) {
+        if let Some(range) = old.range(entry)? {
+            push(&mut found, (entry, range))?;
+        }
+    }
+    found.sort_by_key(|(_, range)| range.start);
+    let mut segments: Vec<Range<usize>> = Vec::new();
+    let mut members = reserved(found.len())?;
+    for (entry, range) in found {
+        match segments.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => segments.push(range.clone()),
+        }
+        members.push((entry, range, segments.len() - 1));
+    }
+    let kept = members.into_iter().map(|(entry, range, segment)| (entry, (range, segments[segment].clone())));
+    Ok(kept.collect())
 }
