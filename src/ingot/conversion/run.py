@@ -402,6 +402,10 @@ class _ConversionRun:
                 lost = [name for name in part.schema.attrs if name not in made.attrs]
                 changes += (f"attribute {name!r} is dropped" for name in lost)
                 found.changes.extend(where + change for change in changes)
+            elif isinstance(part, RaggedPlan):
+                assert isinstance(node, RaggedNode)
+                lost = [name for name in part.schema.attrs if name not in node.schema.attrs]
+                found.changes.extend(f"{where}attribute {name!r} is dropped" for name in lost)
             elif isinstance(part, TablePlan):
                 assert isinstance(node, TableNode)
                 for name, column in part.columns.items():
@@ -520,6 +524,7 @@ class _ConversionRun:
         schema = {name: _schema_of(each) for name, each in plan.columns.items()}
         node, commit = format.create_table(store, schema, plan.attrs, inner, **plan.layout)
         nested = tuple(self._nested_attrs(node, plan, ""))
+        commit = _annotated_columns(node, commit, plan)
         return node, Commit(commit.prepare, (*nested, *commit.publish), commit.cleanup)
 
     def _nested_attrs(self, node: TableNode, plan: TablePlan, path: str) -> Iterator[Edit]:
@@ -626,8 +631,19 @@ def _annotated(node: ArrayNode, commit: Commit, fields: Mapping[str, Any]) -> Co
     if annotated is None:
         return commit
     changed = {edit.key: edit for edit in annotated.annotated(fields).publish}
-    edits = tuple(changed.get(edit.key, edit) for edit in commit.publish)
-    return replace(commit, publish=edits)
+    parts = (commit.prepare, commit.publish, commit.cleanup)
+    return Commit(*(tuple(changed.get(edit.key, edit) for edit in part) for part in parts))
+
+
+def _annotated_columns(node: TableNode, commit: Commit, plan: TablePlan) -> Commit:
+    """Return the commit of a new table, with unknown fields in the documents of its columns."""
+    for name, column in plan.columns.items():
+        made = node.columns[name]
+        if isinstance(made, ArrayNode) and isinstance(column, ArrayPlan):
+            commit = _annotated(made, commit, column.fields)
+        elif isinstance(made, TableNode) and isinstance(column, TablePlan):
+            commit = _annotated_columns(made, commit, column)
+    return commit
 
 
 def _schema_of(plan: Plan) -> ColumnSchema:

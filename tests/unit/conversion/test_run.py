@@ -1,5 +1,6 @@
 """What a conversion promises: its target, what it refuses, and what happens when it fails."""
 
+import json
 import os
 
 import numpy as np
@@ -205,3 +206,60 @@ def test_the_record(source, tmp_path):
     assert record.changes == ("chunks (7, 30) become (7, 100)",)
     assert str(record).splitlines()[1:] == ["  chunks (7, 30) become (7, 100)"]
     assert ingot.open(tmp_path / "b.bcolz").conversion is None
+
+
+def _with_field(path, format):
+    """Create an array whose metadata document has a field that no program knows."""
+    ingot.array(np.arange(100), path, format=format, chunks=30)
+    document = path / "meta" / "storage"
+    text = document.read_text()
+    if format == "bcolz":
+        text = json.dumps({**json.loads(text), "laboratory": {"room": 7}})
+    else:
+        text += "laboratory: {room: 7}\n"
+    document.write_text(text)
+
+
+@pytest.mark.parametrize("format", ["bcolz", "blsk"])
+def test_unknown_fields_of_documents_are_kept_by_the_same_format(tmp_path, format):
+    _with_field(tmp_path / "a", format)
+    made = ingot.convert(tmp_path / "a", tmp_path / "b", format=format, codec="blosc:zstd:1")
+    assert not any("laboratory" in change for change in made.conversion.changes)
+    assert "laboratory" in (tmp_path / "b" / "meta" / "storage").read_text()
+    made.append([1, 2])
+    assert "room" in (tmp_path / "b" / "meta" / "storage").read_text()
+    assert ingot.open(tmp_path / "b")[...].tolist() == [*range(100), 1, 2]
+    assert ingot.check(tmp_path / "b").errors == ()
+
+
+@pytest.mark.parametrize("format", ["bcolz", "blsk"])
+@pytest.mark.parametrize("target", ["zarr3", "bloscpack", "bcolz", "blsk"])
+def test_unknown_fields_of_documents_are_listed_by_other_formats(tmp_path, format, target):
+    if target == format:
+        return
+    _with_field(tmp_path / "a", format)
+    made = ingot.convert(tmp_path / "a", tmp_path / "b", format=target)
+    assert "field 'laboratory' of the metadata is dropped" in made.conversion.changes
+
+
+def test_unknown_fields_of_columns_are_kept(tmp_path):
+    ingot.table({"a": [1, 2], "deep": {"b": [3, 4]}}, tmp_path / "t.bcolz")
+    for column in ("a", "deep/b"):
+        document = tmp_path / "t.bcolz" / column / "meta" / "storage"
+        values = json.loads(document.read_text())
+        document.write_text(json.dumps({**values, "laboratory": column}))
+    made = ingot.convert(tmp_path / "t.bcolz", tmp_path / "u.bcolz")
+    for column in ("a", "deep/b"):
+        document = tmp_path / "u.bcolz" / column / "meta" / "storage"
+        assert json.loads(document.read_text())["laboratory"] == column
+    assert made["deep.b"][:].tolist() == [3, 4]
+
+
+def test_attributes_of_text_columns_are_kept_or_listed(tmp_path):
+    table = ingot.table({"a": [1, 2], "s": ["x", None]}, tmp_path / "t.bcolz")
+    table["s"].attrs["unit"] = "word"
+    made = ingot.convert(table, tmp_path / "t.blsk")
+    assert "s: attribute 'unit' is dropped" in made.conversion.changes
+    same = ingot.convert(table, tmp_path / "u.bcolz")
+    assert same.conversion.changes == ()
+    assert dict(same["s"].attrs) == {"unit": "word"}

@@ -198,6 +198,16 @@ class BcolzMap(BcolzFolder[BcolzMetadata]):
         """The number of chunks."""
         return self.schema.grid.counts[0]
 
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields of ``meta/storage`` that neither bcolz nor Ingot defines."""
+        return self.metadata.storage.unknown_fields
+
+    def annotated(self, fields: Mapping[str, Any]) -> Commit:
+        """Return the commit that stores ``meta/storage`` with such fields."""
+        storage = self.metadata.storage.annotated(fields)
+        return Commit(publish=(Put(self._key(STORAGE), storage.pack()),))
+
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each is a whole file, with head and trailer."""
         return Locations(self.template.keys(coords))

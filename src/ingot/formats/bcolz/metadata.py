@@ -61,6 +61,9 @@ AUTO: Final = "x_chunklen"
 _FILL: Final = "x_fill"
 BLOCKSIZE: Final = "x_blocksize"
 _IDENTITY: Final = "x_id"
+_KNOWN: Final = frozenset(
+    {"dtype", "cparams", "chunklen", "expectedlen", "dflt", AUTO, _FILL, BLOCKSIZE}
+)
 _IDENTITY_DIGITS: Final = re.compile("[0-9a-f]{16}")
 # How Ingot ends a document: the identity is the last field.
 _IDENTITY_END: Final = re.compile(rb', "x_id": "([0-9a-f]{16})"}\n\Z')
@@ -136,6 +139,15 @@ class Storage:
         if self.identity is not None:
             values[_IDENTITY] = f"{self.identity:016x}"
         return json.pack_line(values, STORAGE, allow_nan=True)
+
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields that neither bcolz nor Ingot defines."""
+        return {name: v for name, v in self.document.items() if name not in _KNOWN}
+
+    def annotated(self, fields: Mapping[str, Any]) -> "Storage":
+        """Return the same storage with further fields."""
+        return replace(self, document={**self.document, **fields})
 
     def with_chunklen(self, chunklen: int) -> "Storage":
         """Return the same storage with chunks of another length."""

@@ -62,6 +62,7 @@ from ingot.formats.blsk.metadata import (
     parse_attributes,
     parse_columns,
     parse_nrows,
+    unknown_fields,
 )
 from ingot.formats.blsk.slots import SlotChain
 from ingot.formats.folder_table import folder_name
@@ -167,6 +168,21 @@ class BlskMap:
         """The documents of the array, by key."""
         start = prefix(self.path)
         return {start + name: data for name, data in self.found.items()}
+
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields of ``meta/storage`` that blsk does not define; a table has its own."""
+        return {} if self.column else unknown_fields(self._storage_document())
+
+    def annotated(self, fields: Mapping[str, Any]) -> Commit:
+        """Return the commit that stores ``meta/storage`` with such fields."""
+        document = self._storage_document()
+        changed = document.changed({**document.values, **fields})
+        return Commit(publish=(Put(prefix(self.path) + storage_name(self.found), changed.text),))
+
+    def _storage_document(self) -> Document:
+        name = storage_name(self.found)
+        return Document.parse(self.found[name] or b"", name)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each begins its slot, and ends where its header says."""

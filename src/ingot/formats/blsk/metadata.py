@@ -206,6 +206,16 @@ def parse_columns(document: Document) -> dict[tuple[str, ...], ColumnStorage]:
     return found
 
 
+def unknown_fields(document: Document) -> dict[str, Any]:
+    """Return the fields of a ``storage`` that the format does not define.
+
+    >>> unknown_fields(Document.parse(b"dtype: int8\norder: C\nlab: 7\n", "meta/storage"))
+    {'lab': 7}
+    """
+    known = {"dtype", *_SETTINGS, *_EXTRAS}
+    return {name: value for name, value in document.values.items() if name not in known}
+
+
 def pack_columns(storages: Storages, old: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of a ``storage`` with these columns; other fields of `old` stay.
 

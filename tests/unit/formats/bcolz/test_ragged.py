@@ -227,7 +227,7 @@ def test_other_fields_of_the_storage_are_kept() -> None:
 
 
 def test_other_codecs_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="packs are compressed by Blosc"):
+    with pytest.raises(UnsupportedError, match="compressed by Blosc only"):
         ingot.table({"a": ["x"]}, format="bcolz", codec="zlib:1")
     table = ingot.table({"a": ["x"]}, format="bcolz", codec="none")
     assert list(table["a"]) == ["x"]

@@ -127,7 +127,7 @@ def test_settings_of_new_items(tmp_path: Path) -> None:
     assert list(made) == WORDS
     with pytest.raises(ValueError, match="superchunksize is 0"):
         ingot.ragged(WORDS, format="blsk", superchunksize=0)
-    with pytest.raises(UnsupportedError, match="packs are compressed by Blosc"):
+    with pytest.raises(UnsupportedError, match="compressed by Blosc only"):
         ingot.ragged(WORDS, format="blsk", codec="zlib:1")
     with pytest.raises(LimitError, match="bytes of lengths"):
         design_ragged(RaggedRequest(1, UTF8, pack_items=1 << 30))
