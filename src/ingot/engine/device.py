@@ -179,6 +179,12 @@ class _Part(NamedTuple):
         return cls(sum(start for start, _ in found), [steps for _, steps in found])
 
     @classmethod
+    def packed(cls, lengths: Sequence[int], itemsize: int) -> "_Part":
+        """Return items that lie one behind the other, the last axis fastest."""
+        strides = _strides(lengths, range(len(lengths)), itemsize)
+        return cls(0, [_Steps(*each) for each in zip(lengths, strides, strict=True)])
+
+    @classmethod
     def same(cls, lengths: Sequence[int]) -> "_Part":
         """Return one item, for all places of a result."""
         return cls(0, [_Steps(length, 0) for length in lengths])
@@ -241,6 +247,11 @@ class _WantedItems(NamedTuple):
     take: Callable[[NDArray[Any]], NDArray[Any]]
     parts: Callable[[Sequence[int]], list[tuple[_Part, _Part]]]
 
+    def places(self) -> list[tuple[list[int], _Part]]:
+        """Return the lengths of the axes of each part, and the places that its items go to."""
+        parts = self.parts([0] * len(self.coords))
+        return [([axis.length for axis in source.axes], target) for source, target in parts]
+
 
 class _ChunkPart(NamedTuple):
     """Where wanted items lie among the decoded bytes of a Blosc chunk, and where they go."""
@@ -276,21 +287,24 @@ class _DeviceReader:
         """Decode what is wanted of chunks, and return when all of it is in the result."""
         pending: list[tuple[list[_WantedItems], Window, Callable[[], NDArray[np.uint32]]]] = []
         source = iter(chunks)
-        while group := list(islice(source, self._engine.window())):
-            window = self._window(group)
-            pending.append((group, window, self._device.submit(window, self._result)))
-            if len(pending) == _AHEAD:
+        try:
+            while group := list(islice(source, self._engine.window())):
+                window = self._window(group)
+                pending.append((group, window, self._device.submit(window, self._result)))
+                if len(pending) == _AHEAD:
+                    self._settle(*pending.pop(0))
+            while pending:
                 self._settle(*pending.pop(0))
-        for each in pending:
-            self._settle(*each)
+        finally:
+            # After an error too, memory is not given back while the device works on it.
+            for _, _, wait in pending:
+                wait()
 
     def fill(self, item: bytes, shape: Sequence[int]) -> None:
         """Fill the whole result with an item."""
         builder = WindowBuilder()
-        strides = _strides(shape, range(len(shape)), len(item))
-        places = _Part(0, [_Steps(*each) for each in zip(shape, strides, strict=True)])
         start = builder.add_plain(0, item).start
-        self._add_box(builder, start, 0, _Part.same(shape), places)
+        self._add_box(builder, start, 0, _Part.same(shape), _Part.packed(shape, len(item)))
         self._device.submit(builder.build(), self._result)()
 
     def _window(self, group: Sequence[_WantedItems]) -> Window:
@@ -300,12 +314,11 @@ class _DeviceReader:
         fetched, checked = self._fetched(group, chunks)
         others: dict[int, Fetched] = {}
         for number, (chunk, each) in enumerate(zip(chunks, fetched, strict=True)):
-            if not self._add_stored(builder, number, group[number].coords, chunk, each):
-                # Pieces are of no use here; the whole chunk is fetched.
-                whole = (
-                    engine.fetch([group[number].coords])[0] if isinstance(each, Pieces) else each
-                )
-                others[number] = whole
+            if self._add_stored(builder, number, group[number].coords, chunk, each):
+                continue
+            # Pieces are of no use here: the whole chunk is fetched.
+            whole = engine.fetch([group[number].coords])[0] if isinstance(each, Pieces) else each
+            others[number] = whole
         coords = [group[number].coords for number in others]
         decoded = engine.decoded(coords, list(others.values()))
         for number, items in zip(others, decoded, strict=True):
@@ -387,18 +400,13 @@ class _DeviceReader:
         if chunk is None:
             self.absent = True
             start = builder.add_plain(number, self._fill()).start
-            for source, target in wanted.parts([0] * len(wanted.coords)):
-                self._add_box(
-                    builder, start, 0, _Part.same([a.length for a in source.axes]), target
-                )
+            for lengths, target in wanted.places():
+                self._add_box(builder, start, 0, _Part.same(lengths), target)
             return
         items = np.ascontiguousarray(wanted.take(chunk))
         start = builder.add_plain(number, items.reshape(-1).view(np.uint8).data).start
-        for source, target in wanted.parts([0] * len(wanted.coords)):
-            lengths = [axis.length for axis in source.axes]
-            strides = _strides(lengths, range(len(lengths)), self._itemsize)
-            axes = [_Steps(*each) for each in zip(lengths, strides, strict=True)]
-            self._add_box(builder, start, 0, _Part(0, axes), target)
+        for lengths, target in wanted.places():
+            self._add_box(builder, start, 0, _Part.packed(lengths, self._itemsize), target)
             start += math.prod(lengths) * self._itemsize
 
     def _add_box(

@@ -107,10 +107,20 @@ class CudaDevice:
             begun = cupy.cuda.get_current_stream().record()
             with stream:
                 stream.wait_event(begun)
-                staged, parts = self._copied(window, stream)
-                statuses = self._launch(window, parts, result)
-                found = _pinned(cupy, statuses.nbytes).view(np.uint32)
-                statuses.get(stream=stream, out=found, blocking=False)
+                try:
+                    staged, parts = self._copied(window, stream)
+                    statuses = self._launch(window, parts, result)
+                    found = _pinned(cupy, statuses.nbytes).view(np.uint32)
+                    statuses.get(stream=stream, out=found, blocking=False)
+                except BaseException as error:
+                    # What is being copied must not be freed before.
+                    stream.synchronize()
+                    if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
+                        raise LimitError(
+                            f"a window of {window.room} decoded bytes: {error}; "
+                            "Limits(window_bytes=) makes windows smaller"
+                        ) from None
+                    raise
 
         def wait() -> NDArray[np.uint32]:
             stream.synchronize()

@@ -1,5 +1,6 @@
 """Reading onto a device: errors, absent chunks, options, and chunks that the device refuses."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,32 @@ def test_parts_of_files_are_read(tmp_path: Path) -> None:
         array = ingot.open(path)
         for key in CROPS:
             assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+
+
+def test_any_store(tmp_path: Path) -> None:
+    places: list[Path | str] = [tmp_path / "a.zip", tmp_path / "a"]
+    if importlib.util.find_spec("obstore") is not None:
+        places.append(f"memory://{tmp_path.name}/a")
+    for place in places:
+        ingot.array(LARGE, place, chunks=(200, 1000))
+        array = ingot.open(place)
+        for key in (..., *CROPS):
+            assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+
+
+def test_an_error_waits_for_what_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored()
+    put(store, {"1.0": b"too short"})
+    events: list[str] = []
+    run = HostDevice.submit
+
+    def submit(self, window, result):  # type: ignore[no-untyped-def]
+        wait = run(self, window, result)
+        events.append("begun")
+        return lambda: (events.append("ended"), wait())[1]
+
+    monkeypatch.setattr(HostDevice, "submit", submit)
+    array = ingot.open(store, options=Options(limits=Limits(window_bytes=1)))
+    with pytest.raises(CorruptionError):
+        array.read(device=HostDevice())
+    assert events == ["begun", "ended"]

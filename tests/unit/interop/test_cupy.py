@@ -1,11 +1,13 @@
 """Reading onto a GPU by CuPy, with a double of CuPy; the last tests need a GPU."""
 
+import sys
+
 import numpy as np
 import pytest
 
 import ingot
 from ingot.device.window import BoxAxis, WindowBuilder
-from ingot.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
 from ingot.interop import cupy
 from tests.cupy_double import use_double
 from tests.host_device import needs_compiler, needs_gpu
@@ -62,7 +64,7 @@ def test_without_a_gpu_or_cupy_the_error_says_so(monkeypatch: pytest.MonkeyPatch
     array = ingot.array([1, 2, 3])
     with use_double(count=0), pytest.raises(UnsupportedError, match="no GPU can be used"):
         array.read(device="cuda")
-    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     for read in (lambda: array.read(device="cuda"), lambda: array.blocks(device="cuda")):
         with pytest.raises(UnsupportedError, match="in the extra gpu: pip install"):
             read()
@@ -87,6 +89,23 @@ def test_kernels_are_measured() -> None:
         result = device.empty((6,), np.dtype("u1"))
         assert device.measure(builder.build(), result, 3) == 0.0025
         assert result.tobytes() == b"ZspamZ"
+
+
+@needs_compiler
+def test_a_window_beyond_the_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = ingot.array(DATA)
+    with use_double():
+        device = cupy.find("cuda")
+        out = device.empty(DATA.shape, DATA.dtype)
+
+        def full(shape: object, dtype: object) -> object:
+            raise MemoryError("out of memory")
+
+        monkeypatch.setattr(sys.modules["cupy"], "empty", full)
+        with pytest.raises(LimitError, match=r"a result of \(200, 300\) items of int64"):
+            array.read(device="cuda")
+        with pytest.raises(LimitError, match=r"window_bytes=\) makes windows smaller"):
+            array.read(device="cuda", out=out)
 
 
 @needs_gpu
