@@ -114,6 +114,7 @@ def _compact(found: ArraySurvey) -> dict[str, Any]:
         "start": _encoded(found.start.astype(np.float64)),
         "file": _encoded(found.file),
         "files": "\n".join(found.files),
+        "sizes": list(found.sizes),
         "codec": _encoded(found.codec),
         "codecs": list(found.codecs),
         "smallest": None if found.smallest is None else "\n".join(found.smallest),

@@ -5,6 +5,7 @@ Only locations, sizes and the first bytes of chunks are read, unless their items
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
 from ingot.selection import parse
-from ingot.stores.store import Constant, Extent
+from ingot.stores.store import Constant, Extent, Store
 
 __all__ = ["CONSTANT", "DAMAGED", "LOST", "STATES", "STORED", "UNSTORED", "ArraySurvey", "survey"]
 
@@ -65,6 +66,9 @@ class ArraySurvey:
     file: NDArray[np.int32]
     """Which of the files it lies in; -1 where nothing is stored."""
     files: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """The bytes of each file, where files hold several chunks; what no chunk has is the index of
+    the file, spare, or dead."""
     codec: NDArray[np.int16]
     """Which of the codecs it was encoded by; -1 where that is not known."""
     codecs: tuple[str, ...]
@@ -97,6 +101,7 @@ def survey(engine: Engine, *, read: bool = False) -> ArraySurvey:
         coords = coords[:, : len(grid.counts)].astype(np.int64)
         for number, location in zip(numbers, chunks.locate(coords), strict=True):
             found.add(number, location, chunks, sparse=schema.sparse)
+    _note_lost(found, engine)
     _look_at_headers(found, chunks, schema)
     texts = _Items(total)
     if read:
@@ -110,6 +115,7 @@ def survey(engine: Engine, *, read: bool = False) -> ArraySurvey:
         found.start,
         found.file,
         tuple(found.files),
+        found.sizes(chunks.store),
         found.codec,
         tuple(found.codecs),
         tuple(texts.smallest) if read else None,
@@ -143,6 +149,12 @@ class _Places:
             self.start[number] = location.start
             self.file[number] = self.files.setdefault(location.key, len(self.files))
 
+    def sizes(self, store: Store) -> tuple[int, ...]:
+        """Return the bytes of each file; none where every chunk has its own."""
+        if len(self.files) >= np.count_nonzero(self.file >= 0):
+            return ()
+        return tuple(store.size(key) or 0 for key in self.files)
+
 
 class _Items:
     """Texts of items, while chunks are read."""
@@ -151,6 +163,17 @@ class _Items:
         self.smallest = [""] * total
         self.largest = [""] * total
         self.shown = [""] * total
+
+
+def _note_lost(found: _Places, engine: Engine) -> None:
+    """Note the chunks that a manifest names and that are not stored."""
+    lost, grid = engine.lost_chunks(), engine.chunks.schema.grid
+    for failure in lost:
+        unit = engine.unit() or (1,) * len(failure.coords)
+        box = zip(failure.coords, unit, grid.counts, strict=True)
+        ranges = [range(first, min(first + length, count)) for first, length, count in box]
+        for coords in product(*ranges):
+            found.state[grid.linear(coords)] = LOST
 
 
 def _plain_bytes(schema: ArraySchema) -> NDArray[np.int64]:

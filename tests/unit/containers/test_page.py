@@ -162,3 +162,19 @@ def test_100_000_chunks_are_drawn_in_a_second(tmp_path):
         if times[-1] < 1000:
             break
     assert min(times) < 1000
+
+
+@needs_browser
+def test_a_browser_shows_what_of_packed_files_no_chunk_has(tmp_path):
+    array = ingot.array(np.arange(6000), tmp_path / "a.blsk", chunks=300)
+    for start in range(0, 6000, 600):
+        array[start : start + 300] = np.random.default_rng(start).integers(0, 2**40, 300)
+    dead, spare = array.info.to_dict()["dead"], array.info.to_dict()["spare"]
+    assert dead
+    assert spare is not None
+    page = tmp_path / "page.html"
+    page.write_text(page_of(array, "a"))
+    shown = browse(page, "--dump-dom")
+    assert shown.count('class="strip"') == 1
+    assert re.search(r"__1__\.bin: [^<]*, 20 chunks, [^<]* hold no chunk", shown)
+    assert " dead, " in shown

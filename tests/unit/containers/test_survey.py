@@ -75,3 +75,25 @@ def test_constant_chunks_and_others():
     assert ingot.array(["a", "bb"]).survey(read=True).smallest == ("",)
     nan = ingot.array([np.nan, 1.0]).survey(read=True)
     assert (nan.smallest, nan.state.tolist()) == (("1.0",), [STORED])
+
+
+def test_files_with_several_chunks_say_their_size(tmp_path):
+    array = ingot.array(np.arange(60), tmp_path / "a", chunks=10, shards=30, codec="none")
+    found = array.survey()
+    assert found.sizes == tuple((tmp_path / "a" / name).stat().st_size for name in found.files)
+    # The rest is the index of 3 entries with its checksum.
+    assert sum(found.sizes) - found.stored.sum() == 2 * (3 * 16 + 4)
+    assert ingot.array(np.arange(60), chunks=10).survey().sizes == ()
+
+
+def test_chunks_that_a_manifest_names_are_lost(tmp_path):
+    for name, layout in (("a", {}), ("b", {"shards": 20})):
+        array = ingot.create(
+            tmp_path / name, shape=(60,), dtype="i4", chunks=10, manifest=True, **layout
+        )
+        array[:40] = 1
+        (tmp_path / name / "c" / "1").unlink()
+        state = array.survey().state.tolist()
+        lost = [1] if not layout else [2, 3]
+        assert [number for number, each in enumerate(state) if each == LOST] == lost
+        assert state[4:] == [UNSTORED, UNSTORED]
