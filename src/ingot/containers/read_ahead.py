@@ -90,8 +90,11 @@ class _BlockAhead(threading.Thread):
             self._read.set()
 
     def end(self) -> None:
-        """Wait until the thread has ended; a process that was forked since does not have it."""
-        if self._forks == signals.forks():
+        """Wait until the thread has ended; a process that was forked since does not have it.
+
+        The thread itself may end an iterator, when it collects garbage: it does not wait.
+        """
+        if self._forks == signals.forks() and threading.get_ident() != self.ident:
             # Ctrl-C while a thread is joined makes Python take it for ended (bpo-45274).
             self._read.wait()
             self.join()

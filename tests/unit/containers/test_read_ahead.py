@@ -230,6 +230,26 @@ def test_an_iterator_that_ends_early_leaves_no_thread(
     assert ahead() == []
 
 
+def test_the_thread_itself_may_end_the_iterator(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the garbage collector does, which runs in any thread.
+    iterator = iter(made("bcolz"))
+    read, ended = RaggedEngine.read, threading.Event()
+
+    def ending(engine: RaggedEngine, rows: Any, **given: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            assert handed_out.wait(60)
+            iterator.close()  # type: ignore[attr-defined]
+            ended.set()
+        return read(engine, rows, **given)
+
+    handed_out = threading.Event()
+    monkeypatch.setattr(RaggedEngine, "read", ending)
+    assert next(iterator) == "word 0"
+    handed_out.set()
+    assert ended.wait(60)
+    assert next(iterator, "end") == "end"
+
+
 def test_where_no_thread_can_be_started_items_come_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
