@@ -188,13 +188,18 @@ def test_a_table_and_a_transaction_are_changed_by_turns(tmp_path: Path) -> None:
     assert ingot.open(tmp_path / "a")[:5].tolist() == [0, 5, 6, 7, 4]
 
 
-def test_members_of_a_group(tmp_path: Path, turns: list[LocalTurn]) -> None:
+def test_only_the_first_writer_of_a_dataset_takes_a_turn(
+    tmp_path: Path, turns: list[LocalTurn]
+) -> None:
     made(tmp_path / "a", np.arange(20), warm=False)
-    array = ingot.open(tmp_path / "a", "r+", options=PROCESS)
-    array[1] = 5
-    turns.clear()
-    array[2] = 6
-    assert turns == []
+    (tmp_path / "a" / ".lock").unlink()
+    taken = []
+    for number in range(3):
+        turns.clear()
+        ingot.open(tmp_path / "a", "r+", options=PROCESS)[number] = 5
+        taken.append(len(turns))
+    assert taken == [1, 0, 0]
+    assert ingot.open(tmp_path / "a")[:4].tolist() == [5, 5, 5, 3]
 
 
 # Other programs -----------------------------------------------------------------------------------
