@@ -34,8 +34,6 @@ BATCH: Final = 4
 """Chunks of one commit."""
 TIMEOUT: Final = 1.0
 """Seconds until a lost answer is noticed."""
-PARALLEL: Final = 64
-"""Requests that one worker has under way."""
 LEAST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 0.25
 """Seconds that a worker waits before it looks again whether the record is free."""
@@ -98,17 +96,16 @@ class World:
             yield pause * self.rng.uniform(0.5, 1.5)
             pause = min(2 * pause, 5.0)
 
-    def together(self, count: int, size: int = 0) -> Steps:
-        """Send requests, some of them at a time; the slowest of each round counts.
+    def together(self, count: int, size: int = 0, small: int = 0) -> Steps:
+        """Send requests at the same time; the slowest of them counts.
 
-        Each carries `size` bytes, which are wasted when it has to be sent again.
+        Each of `count` carries `size` bytes, which are wasted when it has to be sent again; `small`
+        more carry none.
         """
-        for first in range(0, count, PARALLEL):
-            before, longest = self.retries, 0.0
-            for _ in range(min(PARALLEL, count - first)):
-                longest = max(longest, sum(self.request()))
-            self.wasted += (self.retries - before) * size
-            yield longest
+        before = self.retries
+        longest = max((sum(self.request()) for _ in range(count)), default=0.0)
+        self.wasted += (self.retries - before) * size
+        yield max([longest, *(sum(self.request()) for _ in range(small))])
         return True
 
 
@@ -172,7 +169,7 @@ def _appending(world: World, number: int, times: list[float]) -> Steps:
         begun = world.now
         yield from _hold(world, number)
         yield from world.request()  # Compare the metadata.
-        yield from world.together(BATCH, CHUNK_BYTES)
+        yield from world.together(BATCH, CHUNK_BYTES, 1)  # And the tag of the metadata.
         yield from world.request()  # Decide: the record has the metadata.
         yield from world.request()  # Put the metadata in its place.
         yield from _release(world)
@@ -183,10 +180,10 @@ def _committing(world: World, number: int, times: list[float]) -> Steps:
     """Change chunks: hold the record, stage them, decide, apply, remove what is staged, release."""
     while True:
         begun = world.now
+        yield from world.request()  # The version, for what is encoded before the record is held.
         yield from _hold(world, number)
         yield from world.request()  # Compare the metadata.
-        yield from world.together(BATCH, CHUNK_BYTES)
-        yield from world.together(BATCH)  # The tags of the chunks that are replaced.
+        yield from world.together(BATCH, CHUNK_BYTES, BATCH)  # And the tags of what is replaced.
         yield from world.request()  # Decide.
         yield from world.together(BATCH - 1, CHUNK_BYTES)
         yield from world.together(1, CHUNK_BYTES)  # The last one is put behind the others.
