@@ -106,10 +106,37 @@ def test_items_that_cannot_be_read_become_nulls(tmp_path):
     assert list(ingot.open(path)) == [b"abc" * 100, b"", None]
 
 
+@pytest.mark.parametrize("location", ["start", "end"])
+@pytest.mark.parametrize("place", range(0, 6 * 16 + 4, 5))
+def test_the_index_of_a_shard_is_rebuilt_by_a_walk(tmp_path, location, place):
+    """Whatever byte of the index is changed, and whichever chunks are absent."""
+    path = tmp_path / "a.zarr"
+    values = np.arange(36).reshape(6, 6) * 1000 + 7
+    values[0:2, 2:4] = 0
+    array = ingot.array(values, path, chunks=(2, 2), shards=(4, 6))
+    if location == "start":
+        document = path / "zarr.json"
+        text = document.read_text().replace('"index_location": "end"', '"index_location": "start"')
+        document.write_text(text)
+        array = ingot.open(path, "r+")
+        array[...] = values
+    file = path / "c" / "0" / "0"
+    whole = file.read_bytes()
+    flip(file, place if location == "start" else place - (6 * 16 + 4))
+    assert not ingot.check(path).ok
+    report = repaired(path)
+    assert report.ok
+    (done,) = report.done
+    assert (done.kind, done.lost) == ("index", "")
+    assert file.read_bytes() == whole
+    assert np.array_equal(ingot.open(path)[...], values)
+
+
 def test_a_shard_without_its_index_is_dropped_as_a_whole(tmp_path):
     path = tmp_path / "a.zarr"
     ingot.array(NUMBERS, path, chunks=10, shards=100)
-    flip(path / "c/2", -3)
+    for place in (-3, -20, -40):  # Two entries: which chunk is which is not known.
+        flip(path / "c/2", place)
     assert repaired(path, drop=True).ok
     due = NUMBERS.copy()
     due[200:300] = 0

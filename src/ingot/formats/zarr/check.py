@@ -2,13 +2,20 @@
 
 Of a dataset that does not open, the documents that cannot be parsed are named. Of an array with
 shards, the bytes of shards that no index names are counted: some writers append what changes. A
-manifest is compared with the chunks that are stored, and made anew from them.
+manifest is compared with the chunks that are stored, and made anew from them; so is the index of a
+shard, by a walk over its chunks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.blosc.header import EXTENDED_HEADER_BYTES, HEADER_BYTES, ChunkHeader
+from ingot.codecs.codec import CodecChain
+from ingot.codecs.compressors import Blosc
 from ingot.errors import IngotError
 from ingot.formats import json
 from ingot.formats.checkable import Finding, Repair
@@ -16,7 +23,8 @@ from ingot.formats.format import ArrayNode, Node, Sharded, as_sharded, manifeste
 from ingot.formats.keys import stored
 from ingot.formats.paths import prefix
 from ingot.formats.shard_index import IndexForm
-from ingot.stores.store import Commit, Extent, Feature, Store
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Parsers", "dead_bytes", "findings", "repair"]
 
@@ -27,6 +35,9 @@ _BATCH: Final = 256
 _TRACES: Final = "the traces of chunks that are lost as well"
 _ANEW: Final = "make it anew from the chunks that are stored"
 _NAME: Final = "name them"
+_REBUILD: Final = "make it anew from the chunks in the shard"
+_NOWHERE: Final = (2**64 - 1, 2**64 - 1)
+"""The entry of a chunk that is absent."""
 
 
 def findings(
@@ -36,7 +47,7 @@ def findings(
     if node is None:
         yield from _documents(store, path, name, parsers)
         return
-    step = repair(node, name)
+    step = _manifest_repair(node, name) if isinstance(node, ArrayNode) else None
     if step is not None:
         yield step.finding
     sharded = as_sharded(node.chunks) if isinstance(node, ArrayNode) else None
@@ -50,7 +61,101 @@ def findings(
 
 def repair(node: Node, name: str) -> Repair | None:
     """Return the next step that mends an array; None without a fault that can be mended."""
-    return _manifest_repair(node, name) if isinstance(node, ArrayNode) else None
+    if not isinstance(node, ArrayNode):
+        return None
+    return _manifest_repair(node, name) or _shard_repair(node, name)
+
+
+def _shard_repair(node: ArrayNode, name: str) -> Repair | None:
+    """Return the step that makes a damaged index of a shard anew from the chunks in the shard."""
+    sharded, tail = as_sharded(node.chunks), _bytes_behind(node.schema.chain)
+    if sharded is None or len(sharded.levels) > 1 or tail is None:
+        return None
+    files, form = sharded.shards, sharded.levels[0]
+    store, template, counts = files.store, files.template, files.schema.grid.counts
+    if template is None or Feature.LIST not in store.features:
+        return None
+    for coords in stored(store, template, len(counts)):
+        key = template.key(coords)
+        if not all(map(int.__lt__, coords, counts)) or _has_index(store, key, form):
+            continue
+        (shard,) = store.read([Extent(key)])
+        entries = None if shard is None else _rebuilt(form, bytes(shard), node.schema, tail)
+        if shard is None or entries is None:
+            continue
+        start, length = form.place(len(shard))
+        whole = bytes(shard[:start]) + form.pack(entries) + bytes(shard[start + length :])
+        finding = Finding(name, "index", "the index of the shard is damaged", key, repair=_REBUILD)
+        return Repair(finding, Commit(publish=(Put(key, whole),)))
+    return None
+
+
+def _has_index(store: Store, key: str, form: IndexForm) -> bool:
+    try:
+        size = store.size(key) or 0
+        (data,) = store.read([Extent(key, *form.place(size))])
+        form.parse(data or b"", size)
+    except IngotError:
+        return False
+    return True
+
+
+def _bytes_behind(chain: CodecChain) -> int | None:
+    """Return the bytes behind each Blosc chunk of a chain: checksums; None for other chains."""
+    first, *rest = chain.compressors or (None,)
+    if chain.filters or not isinstance(first, Blosc):
+        return None
+    sizes = [stage.encoded_size(0) for stage in rest]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def _rebuilt(
+    form: IndexForm, shard: bytes, schema: ArraySchema, tail: int
+) -> NDArray[np.uint64] | None:
+    """Return the entries of a damaged index; None where more than one of them leads nowhere.
+
+    The chunks are found by a walk: each says how long it is. An entry that leads to none of them
+    gets the one chunk that no other entry leads to. Without such a chunk, an entry of which one
+    number is that of absent chunks is one of them.
+    """
+    kernel = form.native_form
+    if kernel is None:
+        return None
+    start, length = form.place(len(shard))
+    raw = np.frombuffer(shard, ">u8" if kernel[2] else "<u8", 2 * form.total, start)
+    entries = raw.astype(np.uint64).reshape(-1, 2)
+    found = set(_walk(shard, 0 if start else length, start or len(shard), tail))
+    claims = [tuple(entry) for entry in entries.tolist()]
+    wrong = [n for n, each in enumerate(claims) if each not in found and each != _NOWHERE]
+    free = found.difference(claims)
+    absent = len(wrong) == 1 and not free and _NOWHERE[0] in claims[wrong[0]]
+    if len(wrong) > 1 or (wrong and len(free) != 1 and not absent):
+        return None
+    if absent:
+        entries[wrong[0]] = _NOWHERE
+    elif wrong:
+        begin, count = free.pop()
+        try:
+            schema.chain.decode(shard[begin : begin + count], schema.spec((0,) * len(schema.shape)))
+        except IngotError:
+            return None
+        entries[wrong[0]] = begin, count
+    return entries
+
+
+def _walk(shard: bytes, begin: int, end: int, tail: int) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the length of Blosc chunks that lie one behind the other."""
+    while begin + HEADER_BYTES <= end:
+        head = shard[begin : begin + EXTENDED_HEADER_BYTES]
+        cbytes = int.from_bytes(head[12:16], "little")
+        try:
+            ChunkHeader.parse(head, cbytes)
+        except IngotError:
+            return
+        if begin + cbytes + tail > end:
+            return
+        yield begin, cbytes + tail
+        begin += cbytes + tail
 
 
 def _manifest_repair(node: ArrayNode, name: str) -> Repair | None:
