@@ -153,10 +153,7 @@ fn find_short(source: &[u8], at: usize, places: &mut Places) -> Short {
         }
         if difference << (64 - 8 * HASHED) == 0 {
             places.note(here, at);
-            // All places: a literal where no copy is found takes long to decode.
-            for behind in 1..=8 - HASHED {
-                places.note(here >> (8 * behind), at + behind);
-            }
+            places.note(here >> 16, at + 2);
             return Short::Copy { distance: at - from };
         }
     }
