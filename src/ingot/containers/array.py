@@ -18,7 +18,13 @@ from ingot.containers import reductions
 from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, array_info
-from ingot.containers.handle import Handle, HandleProtocol, Pending, TransactionalHandle
+from ingot.containers.handle import (
+    Handle,
+    HandleProtocol,
+    HandleTurn,
+    Pending,
+    TransactionalHandle,
+)
 from ingot.containers.member import MemberHandle
 from ingot.containers.reductions import Axis, Out, Source
 from ingot.dtypes import DType
@@ -550,12 +556,11 @@ class Array(Dataset[Engine]):
         pending[selection.starts] = item.reshape(1).copy()
         return True
 
-    def _store_pending(self, pending: Pending) -> None:
+    def _store_pending(self, turn: HandleTurn[Engine], pending: Pending) -> None:
         """Store items that a transaction has kept."""
-        with self._handle.writing() as turn:
-            places = parse(tuple(np.array(list(pending), np.int64).T), turn.value.shape)
-            values = np.concatenate(list(pending.values()))
-            turn.commit(*changes.assigned(turn.value, places, values))
+        places = parse(tuple(np.array(list(pending), np.int64).T), turn.value.shape)
+        values = np.concatenate(list(pending.values()))
+        turn.commit(*changes.assigned(turn.value, places, values))
 
     def _replace(
         self,

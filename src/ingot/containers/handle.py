@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
@@ -43,6 +44,7 @@ __all__ = [
     "PartHandle",
     "PartTurn",
     "Pending",
+    "StoreItems",
     "TransactionalHandle",
     "ValueTurn",
 ]
@@ -636,6 +638,24 @@ class ValueTurn(Generic[Value]):
 Pending: TypeAlias = dict[tuple[int, ...], NDArray[Any]]
 """Items that were assigned and are not stored yet, by their places in the array."""
 
+StoreItems: TypeAlias = Callable[[HandleTurn[Value], Pending], object]
+"""What stores items in a turn to write."""
+
+
+class _PendingItems(NamedTuple):
+    """Items of a transaction that are not stored yet, and how they are."""
+
+    writing: Callable[[], AbstractContextManager[HandleTurn[Any]]]
+    store_items: StoreItems[Any]
+    items: Pending
+
+    def store(self, check: Callable[[HandleTurn[Any]], object] | None = None) -> None:
+        """Store the items, once a turn to write has begun and passed a check."""
+        with self.writing() as turn:
+            if check is not None:
+                check(turn)
+            self.store_items(turn, self.items)
+
 
 class HandleProtocol(Protocol[Value]):
     """What a container needs of the handle of its dataset; see `ingot.containers.handle.Handle`."""
@@ -676,10 +696,10 @@ class HandleProtocol(Protocol[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         ...
 
-    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+    def pending(self, store_items: StoreItems[Value], most: int) -> Pending | None:
         """Return items of this transaction that are not stored yet; None outside of one.
 
-        `store_items` is called with them before anything else is read or written, before the
+        `store_items` stores them in a turn before anything else is read or written, when the
         transaction ends, and when there are `most` of them.
         """
         ...
@@ -771,7 +791,7 @@ class PartHandle(Generic[Whole, Part]):
         """Return False: the value of the whole changes with that of the part."""
         return False
 
-    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
+    def pending(self, store_items: StoreItems[Part], most: int) -> Pending | None:
         """Return None: a part is stored with the whole."""
         return None
 
@@ -887,8 +907,7 @@ class TransactionalHandle(Generic[Value]):
         self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
-        # What stores items that were assigned in the transaction, and the items.
-        self._pending: tuple[Callable[[Pending], object], Pending] | None = None
+        self._pending: _PendingItems | None = None
         self._forks = signals.forks()
         self._transactions = threading.Lock()
 
@@ -935,8 +954,17 @@ class TransactionalHandle(Generic[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self.is_inside() and self._handle.switch(value, change, after)
 
-    def pending(self, store_items: Callable[[Pending], object], most: int) -> Pending | None:
-        """Return items of this transaction that are not stored yet; None outside of one.
+    def pending(self, store_items: StoreItems[Value], most: int) -> Pending | None:
+        """Return items of this transaction that are not stored yet; None outside of one."""
+        return self.pending_of(self.writing, store_items, most)
+
+    def pending_of(
+        self,
+        writing: Callable[[], AbstractContextManager[HandleTurn[Any]]],
+        store_items: StoreItems[Any],
+        most: int,
+    ) -> Pending | None:
+        """Return items that are not stored yet of an array, to which `writing` gives turns.
 
         Items of another array are stored first: they may be of the same one, opened twice.
         """
@@ -944,18 +972,16 @@ class TransactionalHandle(Generic[Value]):
             return None
         self._check_unmoved()
         pending = self._pending
-        if pending is not None and (pending[0] != store_items or len(pending[1]) >= most):
+        if pending is None or pending.store_items != store_items or len(pending.items) >= most:
             self.store_pending()
-        if self._pending is None:
-            self._pending = store_items, {}
-        return self._pending[1]
+            self._pending = pending = _PendingItems(writing, store_items, {})
+        return pending.items
 
     def store_pending(self) -> None:
         """Store items that were assigned in the transaction and are not stored yet."""
         pending, self._pending = self._pending, None
         if pending is not None:
-            store_items, items = pending
-            store_items(items)
+            pending.store()
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
@@ -994,6 +1020,10 @@ class TransactionalHandle(Generic[Value]):
                 self._buffered = Handle(inner, self._load, durability=self._handle.durability)
                 self._owner = threading.get_ident()
                 yield
+                pending = None
+                if self._pending is not None and not store.commit().edits:
+                    # They are all of the transaction: nothing has to be buffered.
+                    pending, self._pending = self._pending, None
                 self.store_pending()
                 after = begun
                 if store.commit().edits:
@@ -1004,7 +1034,10 @@ class TransactionalHandle(Generic[Value]):
                 raise
             finally:
                 self._owner = self._buffered = self._pending = None
-            self._commit(begun, after, store)
+            if pending is not None:
+                pending.store(partial(self._check_begun, begun))
+            else:
+                self._commit(begun, after, store)
 
     def _commit(self, begun: Value, after: Value, store: BufferedStore) -> None:
         commit = store.commit()
@@ -1013,8 +1046,7 @@ class TransactionalHandle(Generic[Value]):
         handed_over = False
         try:
             with self._handle.writing() as turn:
-                if turn.value is not begun and not self._is_as_begun(begun):
-                    raise self._overtaken()
+                self._check_begun(begun, turn)
                 # From here on the store below removes what was staged, or needs it: a commit that
                 # fails late is decided already.
                 handed_over = True
@@ -1023,6 +1055,10 @@ class TransactionalHandle(Generic[Value]):
         finally:
             if not handed_over:
                 store.discard()
+
+    def _check_begun(self, begun: Value, turn: HandleTurn[Any]) -> None:
+        if turn.value is not begun and not self._is_as_begun(begun):
+            raise self._overtaken()
 
     def _is_as_begun(self, begun: Value) -> bool:
         """Return whether no other writer has changed the dataset since the transaction began."""
