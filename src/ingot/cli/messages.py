@@ -29,7 +29,8 @@ def reporting(*, debug: bool = False) -> Iterator[None]:
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        text = message_of(error)
+        # Arguments of functions are options of commands.
+        text = message_of(error).replace("overwrite=True", "--overwrite")
         if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
         print(with_notes(f"ingot: {text}", error), file=sys.stderr)

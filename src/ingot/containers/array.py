@@ -52,6 +52,7 @@ from ingot.formats.format import (
     compactable,
     has_typed_attributes,
     is_current,
+    manifested,
 )
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
@@ -831,8 +832,9 @@ class Array(Dataset[Engine]):
         others = () if chunks is None else chunks.other_files()
         place = self.format, self._path, self._mode
         unfinished = self._unfinished
+        named = manifested(self._chunks) is not None
         return array_info(
-            self._schema, self.codec, *place, stored, free, others, self.shards, unfinished
+            self._schema, self.codec, *place, stored, free, others, self.shards, unfinished, named
         )
 
     @property

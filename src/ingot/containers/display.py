@@ -189,11 +189,13 @@ def array_info(
     others: Sequence[str] = (),
     shards: tuple[int, ...] | None = None,
     unfinished: bool = False,
+    manifest: bool = False,
 ) -> Info:
     """Return the table of an array; `stored` is None when it was not counted.
 
     `free` are the bytes of files that hold nothing, `others` the files of other programs. `shards`
-    is the shape of one. `unfinished` says that a commit waits in a journal.
+    is the shape of one. `unfinished` says that a commit waits in a journal, `manifest` that the
+    stored chunks are named.
 
     >>> import ingot
     >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
@@ -231,6 +233,8 @@ def array_info(
         rows["files"] = ", ".join(others)
     if shards is not None:
         rows["shards"] = str(shards)
+    if manifest:
+        rows["manifest"] = "names the stored chunks"
     if unfinished:
         rows["commit"] = _UNFINISHED
     rows["attrs"] = _attributes_text(schema.attrs)
@@ -249,6 +253,7 @@ def array_info(
         "dead": None if free is None else free.dead,
         "spare": None if free is None else free.spare,
         "other_files": list(others),
+        "manifest": manifest,
         "unfinished": unfinished,
         "attrs": dict(schema.attrs),
     }

@@ -50,7 +50,7 @@ def test_an_existing_target_is_replaced_only_when_asked_for(source, tmp_path):
     assert "chunks (100, 100) become (100, 1000)" in first.stdout
     again = invoke("convert", source, target)
     assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
-    assert "there already" in again.stderr
+    assert "there already; --overwrite replaces it" in again.stderr
     assert invoke("convert", source, target, "--overwrite").exit_code == 0
 
 

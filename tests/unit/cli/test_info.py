@@ -94,6 +94,7 @@ def test_an_array(tmp_path):
         "order": "C",
         "dimension_names": ["t", None],
         "nbytes": 320,
+        "manifest": False,
         "unfinished": False,
         "attrs": {"units": "<b>"},
     }
@@ -200,3 +201,8 @@ def test_only_arrays_are_drawn(tmp_path):
     result = invoke("info", tmp_path / "t.bcolz", "--plot", tmp_path / "map.png")
     assert (result.exit_code, os.listdir(tmp_path)) == (1, ["t.bcolz"])
     assert "only arrays are drawn" in result.stderr
+
+
+def test_a_manifest_is_shown(tmp_path):
+    ingot.create(tmp_path / "a.zarr", shape=(9,), dtype="i4", manifest=True)
+    assert "manifest  names the stored chunks" in repr(ingot.open(tmp_path / "a.zarr").info)
