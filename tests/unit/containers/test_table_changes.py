@@ -398,7 +398,7 @@ def test_updates_and_deletions_have_parameters() -> None:
     assert table["b"][:].tolist() == [0, 0, 1, 1]
     assert table.delete("a in @some", params={"some": [1, 4]}) == 2
     assert table["a"][:].tolist() == [2, 3]
-    with pytest.raises(SelectionError, match="@low has no value"):
+    with pytest.raises(SelectionError, match="no variable 'low'"):
         table.delete("a > @low")
     with pytest.raises(TypeError, match="given as text"):
         table.update([0], {"b": 1.0}, params={"low": 2})
