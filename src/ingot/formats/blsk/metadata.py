@@ -207,7 +207,7 @@ def parse_columns(document: Document) -> dict[tuple[str, ...], ColumnStorage]:
 
 
 def unknown_fields(document: Document) -> dict[str, Any]:
-    """Return the fields of a ``storage`` that the format does not define.
+    r"""Return the fields of a ``storage`` that the format does not define.
 
     >>> unknown_fields(Document.parse(b"dtype: int8\norder: C\nlab: 7\n", "meta/storage"))
     {'lab': 7}

@@ -178,13 +178,15 @@ def test_requests_that_reach_the_server_are_counted(s3_server: S3Server) -> None
         # The record and the document; whether the bucket is a group.
         opened, array = counted(lambda: ingot.open(f"s3://reading/{name}", "r+", options=options))
         assert opened == {"GET": 2, "HEAD": 1}
+        one, value = counted(lambda: array[77, 301])
+        every, values = counted(lambda: array[:])
+        assert value == WALK[77, 301]
+        assert (values == WALK).all()
         if NATIVE:
             # The beginning of the chunk, the block, the end of the chunk, the record; the tag.
-            assert counted(lambda: array[77, 301]) == ({"GET": 4, "HEAD": 1}, WALK[77, 301])
+            assert one == {"GET": 4, "HEAD": 1}
             # Eight chunks and the record.
-            requests, values = counted(lambda: array[:])
-            assert requests == {"GET": 9}
-            assert (values == WALK).all()
+            assert every == {"GET": 9}
         # Read: the record, the document. Written: the record three times, chunk, document.
         requests, _ = counted(lambda: array.append(WALK[:64]))
         assert requests == {"GET": 2, "PUT": 5, "HEAD": 1}
