@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "fuzz_in_child",
     "parser_of",
     "report",
+    "run_fuzzer",
     "seconds_of",
     "watch",
 ]
@@ -106,6 +108,25 @@ def parser_of(text: str | None) -> argparse.ArgumentParser:
 def seconds_of(options: argparse.Namespace) -> float | None:
     """Return the seconds that the options name."""
     return None if options.minutes is None else float(60 * options.minutes)
+
+
+def run_fuzzer(
+    text: str | None,
+    subject: str,
+    attempt: Callable[[int, int], None],
+    fuzz: Callable[[int, int | None, float | None], tuple[int, Finding | None]],
+    save: Callable[[Finding, int], Path],
+) -> int:
+    """Parse the options of a fuzzer that has no others, and be the child or its parent.
+
+    `attempt` does an execution, by the seed and its number. Return the exit status.
+    """
+    options = parser_of(text).parse_args()
+    if options.child:
+        limits = options.executions, seconds_of(options) or 1e9
+        count_executions(partial(attempt, options.seed), *limits, options.child)
+        return 0
+    return report(subject, options, fuzz, save)
 
 
 def report(

@@ -24,14 +24,7 @@ from ingot.formats.bloscpack import metadata, offsets
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
 from ingot.stores import MemoryStore
-from tests.fuzz.driver import (
-    Finding,
-    count_executions,
-    fuzz_in_child,
-    parser_of,
-    report,
-    seconds_of,
-)
+from tests.fuzz.driver import Finding, fuzz_in_child, run_fuzzer
 from tests.fuzz.fuzz_chunks import INTERESTING, MUTATIONS, save
 from tests.golden.archive import unpacked
 
@@ -150,17 +143,11 @@ def fuzz(
 
 
 def main() -> int:
-    options = parser_of(__doc__).parse_args()
-    if options.child:
-        bases()
-        limits = options.executions, seconds_of(options) or 1e9
-        count_executions(
-            lambda execution: execute(*damaged(options.seed, execution)), *limits, options.child
-        )
-        return 0
-    return report(
+    bases()  # Before the memory is limited.
+    return run_fuzzer(
+        __doc__,
         "Bloscpack files",
-        options,
+        lambda seed, execution: execute(*damaged(seed, execution)),
         fuzz,
         lambda finding, seed: save(finding, "bloscpack", seed, ".blp"),
     )

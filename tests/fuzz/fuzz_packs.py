@@ -19,7 +19,6 @@ from functools import partial
 
 import numpy as np
 
-import ingot
 from ingot.codecs.compressors import Blosc
 from ingot.errors import IngotError
 from ingot.formats.bcolz.chunk_file import PackFiles
@@ -28,16 +27,9 @@ from ingot.ragged_array import ItemKind, ItemTest
 from ingot.schema import PackSources
 from ingot.stores import MemoryStore
 from tests import pack_files as by_hand
-from tests.fuzz.driver import (
-    Finding,
-    count_executions,
-    fuzz_in_child,
-    parser_of,
-    report,
-    seconds_of,
-)
+from tests.fuzz.driver import Finding, fuzz_in_child, run_fuzzer
 from tests.fuzz.fuzz_chunks import INTERESTING, MUTATIONS, save
-from tests.fuzz.fuzz_varlen import plain
+from tests.fuzz.fuzz_varlen import read_and_change
 
 ROWS = 5
 WORDS = (b"ape", None, b"", "é".encode() * 3, b"12" * 20)
@@ -199,31 +191,8 @@ def _zone(found: Damaged, choose: random.Random) -> None:
         return
 
 
-MORE: Mapping[str, object] = {"utf8": "a", "bytes": b"a", "json": [1]}
-
-
 def _whole(found: Damaged, choose: random.Random) -> None:
-    store = MemoryStore(found.files)
-    try:
-        opened = ingot.open(store, "r+")
-        if not isinstance(opened, ingot.Ragged):
-            return  # A document says that it is an array now.
-        items = opened.items().to_list()
-        assert len(items) == len(opened)
-        assert repr(plain(list(opened))) == repr(plain(items))
-        more = MORE.get(str(opened.kind), [7])
-        opened.append([more, None])
-        if items:
-            place = choose.randrange(len(items))
-            opened[place] = more
-            items[place] = more
-            assert opened.delete(0) == 1
-            items = items[1:]
-        again = ingot.open(store)
-        assert isinstance(again, ingot.Ragged)
-        assert repr(plain(again.items().to_list())) == repr(plain([*items, more, None]))
-    except IngotError:
-        return
+    read_and_change(MemoryStore(found.files), choose)
 
 
 def fuzz(
@@ -234,16 +203,10 @@ def fuzz(
 
 
 def main() -> int:
-    options = parser_of(__doc__).parse_args()
-    if options.child:
-        limits = options.executions, seconds_of(options) or 1e9
-        count_executions(
-            lambda execution: execute(*damaged(options.seed, execution)), *limits, options.child
-        )
-        return 0
-    return report(
+    return run_fuzzer(
+        __doc__,
         "packs of bcolz and blsk",
-        options,
+        lambda seed, execution: execute(*damaged(seed, execution)),
         fuzz,
         lambda finding, seed: save(finding, "packs", seed, ".packs"),
     )

@@ -26,14 +26,7 @@ from ingot.formats.varlen.packs import VarlenPacks
 from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind
 from ingot.stores import MemoryStore
 from tests import varlen_files as by_hand
-from tests.fuzz.driver import (
-    Finding,
-    count_executions,
-    fuzz_in_child,
-    parser_of,
-    report,
-    seconds_of,
-)
+from tests.fuzz.driver import Finding, fuzz_in_child, run_fuzzer
 from tests.fuzz.fuzz_chunks import INTERESTING, MUTATIONS, save
 
 KINDS = ("bytes", "utf8", "json", "<i2")
@@ -160,13 +153,22 @@ def _pack(data: bytes, choose: random.Random) -> None:
 
 
 def _whole(data: bytes, choose: random.Random) -> None:
-    store = MemoryStore({"a.blv": data})
+    read_and_change(MemoryStore({"a.blv": data}), choose)
+
+
+def read_and_change(store: MemoryStore, choose: random.Random) -> None:
+    """Read the items of a store by all at once and by iteration, change them, and read them again.
+
+    Damage may make an array of them; then there is nothing to do.
+    """
     try:
         found = ingot.open(store, "r+")
         if not isinstance(found, ingot.Ragged):
-            return  # The version says that it is a Bloscpack file now.
+            return
         items = found.items().to_list()
         assert len(items) == len(found)
+        # Not a number is equal to nothing.
+        assert repr(plain(list(found))) == repr(plain(items))
         more = {"utf8": "a", "bytes": b"a", "json": [1]}.get(str(found.kind), [7])
         found.append([more, None])
         if items:
@@ -177,7 +179,6 @@ def _whole(data: bytes, choose: random.Random) -> None:
             items = items[1:]
         again = ingot.open(store)
         assert isinstance(again, ingot.Ragged)
-        # Not a number is equal to nothing.
         assert repr(plain(again.items().to_list())) == repr(plain([*items, more, None]))
     except IngotError:
         return
@@ -196,17 +197,11 @@ def fuzz(
 
 
 def main() -> int:
-    options = parser_of(__doc__).parse_args()
-    if options.child:
-        bases()
-        limits = options.executions, seconds_of(options) or 1e9
-        count_executions(
-            lambda execution: execute(*damaged(options.seed, execution)), *limits, options.child
-        )
-        return 0
-    return report(
+    bases()  # Before the memory is limited.
+    return run_fuzzer(
+        __doc__,
         "files of variable-length items",
-        options,
+        lambda seed, execution: execute(*damaged(seed, execution)),
         fuzz,
         lambda finding, seed: save(finding, "varlen", seed, ".blv"),
     )

@@ -9,20 +9,9 @@ import pytest
 import ingot
 from ingot.errors import CorruptionError, ExistsError, FormatError, UnsupportedError
 from ingot.formats.row_shards import RowShards
-from ingot.stores import MemoryStore, Store
+from ingot.stores import MemoryStore
+from tests.row_shards import array, shard
 from tests.storage import content, identity_of, put
-
-
-def shard(source: Path | Store, count: int, path: Path | Store) -> None:
-    dataset = ingot.open(source)
-    assert isinstance(dataset, ingot.Array | ingot.Table)
-    dataset.shard(count, path)
-
-
-def array(rows: int, chunk: int) -> MemoryStore:
-    store = MemoryStore()
-    ingot.array(np.arange(rows), store, format="bcolz", chunks=chunk, attrs={"a": 1})
-    return store
 
 
 def test_shards_are_read_only() -> None:

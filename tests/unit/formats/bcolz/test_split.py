@@ -22,19 +22,8 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.local.commit import CommitRun
+from tests.row_shards import array, shard
 from tests.storage import content, die_decided, put
-
-
-def shard(source: Path | Store, count: int, path: Path | Store) -> None:
-    dataset = ingot.open(source)
-    assert isinstance(dataset, ingot.Array | ingot.Table)
-    dataset.shard(count, path)
-
-
-def array(rows: int, chunk: int) -> MemoryStore:
-    store = MemoryStore()
-    ingot.array(np.arange(rows), store, format="bcolz", chunks=chunk, attrs={"a": 1})
-    return store
 
 
 @given(rows=st.integers(0, 200), chunk=st.integers(1, 60), count=st.integers(1, 12))
