@@ -162,6 +162,22 @@ class ShardNumbers:
         return None if coding is None else replace(coding, parts=parts)
 
 
+class _ReadOnly:
+    """What the maps of shards as one dataset share: only single shards are changed."""
+
+    __slots__ = ()
+
+    store: Store
+
+    def described(self, attrs: Mapping[str, Any]) -> NoReturn:
+        """Raise `UnsupportedError`: row shards are read-only as a whole."""
+        _refuse(self.store)
+
+    def removed(self) -> NoReturn:
+        """Raise `UnsupportedError`: row shards are read-only as a whole."""
+        _refuse(self.store)
+
+
 class ArrayShard(ChunkMap, Protocol):
     """The chunks of one shard of an array."""
 
@@ -174,7 +190,7 @@ Shard = TypeVar("Shard", bound=ArrayShard)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowShardMap(ABC, Generic[Shard]):
+class RowShardMap(_ReadOnly, ABC, Generic[Shard]):
     """The chunks of an array in many shards; all but the last have whole chunks only."""
 
     store: Store
@@ -234,17 +250,9 @@ class RowShardMap(ABC, Generic[Shard]):
         """Raise `UnsupportedError`: row shards are read-only as a whole."""
         _refuse(self.store)
 
-    def described(self, attrs: Mapping[str, Any]) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
-    def removed(self) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
 
 @dataclass(frozen=True, slots=True)
-class RowShardItems(RegularPacks, ABC):
+class RowShardItems(_ReadOnly, RegularPacks, ABC):
     """The packs of variable-length items in many shards; all but the last have whole packs only."""
 
     store: Store
@@ -295,17 +303,9 @@ class RowShardItems(RegularPacks, ABC):
         """Raise `UnsupportedError`: row shards are read-only as a whole."""
         _refuse(self.store)
 
-    def described(self, attrs: Mapping[str, Any]) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
-    def removed(self) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
 
 @dataclass(frozen=True, slots=True)
-class RowShardTable(ABC):
+class RowShardTable(_ReadOnly, ABC):
     """The columns of a table in many shards."""
 
     store: Store
@@ -338,10 +338,6 @@ class RowShardTable(ABC):
             raise NotFoundError(f"{store.location}: {_named(self.column)} is no longer a table")
         return node.table
 
-    def described(self, attrs: Mapping[str, Any]) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
     def added(self, name: str, schema: ColumnSchema, position: int | None = None) -> NoReturn:
         """Raise `UnsupportedError`: row shards are read-only as a whole."""
         _refuse(self.store)
@@ -351,10 +347,6 @@ class RowShardTable(ABC):
         _refuse(self.store)
 
     def renamed(self, old: str, new: str) -> NoReturn:
-        """Raise `UnsupportedError`: row shards are read-only as a whole."""
-        _refuse(self.store)
-
-    def removed(self) -> NoReturn:
         """Raise `UnsupportedError`: row shards are read-only as a whole."""
         _refuse(self.store)
 
