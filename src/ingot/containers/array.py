@@ -5,6 +5,7 @@ state; this module is what a user calls.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from ingot.containers import survey as surveys
     from ingot.device.device import Device
     from ingot.engine import device as devices
-    from ingot.interop import cupy, matplotlib
+    from ingot.interop import cupy, matplotlib, pandas
 else:
     uuid = deferred("uuid")
     ragged = deferred("ingot.containers.ragged")
@@ -79,6 +80,7 @@ else:
     devices = deferred("ingot.engine.device")
     cupy = deferred("ingot.interop.cupy")
     matplotlib = deferred("ingot.interop.matplotlib")
+    pandas = deferred("ingot.interop.pandas")
 
 __all__ = ["Array", "OrthogonalIndex", "array_handle"]
 
@@ -358,6 +360,8 @@ class Array(Dataset[Engine]):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ArgumentError("an ingot.Array becomes a NumPy array only by a copy")
+        if self.dtype.names is not None:
+            pandas.refuse_constructor(sys._getframe(1), "pandas.DataFrame(array[...])")
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 

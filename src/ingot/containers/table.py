@@ -5,6 +5,7 @@ state; this module is what a user calls.
 """
 
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -169,6 +170,7 @@ class Table(Dataset[TableState]):
         return name in self.names
 
     def __iter__(self) -> Iterator[np.void]:
+        pandas.refuse_constructor(sys._getframe(1), "to_pandas()")
         return iter(View(self._handle))
 
     def __getitem__(self, key: Any) -> Any:

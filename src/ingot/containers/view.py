@@ -207,7 +207,11 @@ class View:
         return list(self.names)
 
     def __iter__(self) -> Iterator[np.void]:
-        """Yield the rows as structures; the rows are found once, at the beginning."""
+        """Iterate over the rows as structures; the rows are found once, at the beginning."""
+        pandas.refuse_constructor(sys._getframe(1), "to_pandas()")
+        return self._iterated()
+
+    def _iterated(self) -> Iterator[np.void]:
         found = self._handle.read(self._rows)
         for start in range(0, len(found), _BLOCK_ROWS):
             yield from self._handle.read(

@@ -6,12 +6,13 @@ a name that only numbers the rows is not kept. pandas is optional, and imported 
 
 import sys
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import ArgumentError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ingot.interop import arrow
 from ingot.logical_types import (
     Annotation,
@@ -36,6 +37,7 @@ __all__ = [
     "is_series",
     "objects",
     "of_arrow",
+    "refuse_constructor",
     "values",
 ]
 
@@ -62,6 +64,21 @@ def is_frame(data: object) -> bool:
     """
     module: Any = sys.modules.get("pandas")
     return module is not None and isinstance(data, module.DataFrame)
+
+
+def refuse_constructor(caller: FrameType, instead: str) -> None:
+    """Raise `ArgumentTypeError` when rows are read for the constructor of a data frame.
+
+    `pandas.DataFrame` takes columns from dictionaries and from its own types. Everything else is a
+    list of rows, and structures would end as tuples in one column without a name. `instead` says
+    what makes the data frame.
+    """
+    where = caller.f_globals.get("__name__"), caller.f_code.co_name
+    if where == ("pandas.core.frame", "__init__"):
+        raise ArgumentTypeError(
+            "pandas.DataFrame would make one column of tuples of these rows; "
+            f"{instead} returns the data frame"
+        )
 
 
 def is_series(data: object) -> bool:

@@ -114,3 +114,33 @@ def test_lists_of_times_lose_neither_nanoseconds_nor_nulls(value: Any, null: obj
         found = ingot.table({"a": items}).to_pandas()["a"]
         assert found.isna().tolist() == [each is null for each in items]
         assert found.dropna().tolist() == [value]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_constructor_of_pandas_is_refused_with_the_way_that_works(nested: bool) -> None:
+    text = ["x", None, "z"]
+    table = ingot.table({"a": [1, 2, 3], "b": {"c": text} if nested else text})
+    for rows in (table, table.where("a > 1")):
+        with pytest.raises(ingot.errors.ArgumentTypeError, match=r"to_pandas\(\)"):
+            pandas.DataFrame(rows)
+        found = pandas.DataFrame.from_arrow(rows)
+        assert list(found) == list(rows.to_pandas())
+        assert found["a"].tolist() == np.asarray(rows["a"]).tolist()
+
+
+def test_the_constructor_of_pandas_is_refused_for_structures() -> None:
+    values = np.zeros(3, [("a", "i4"), ("b", "f4")])
+    array = ingot.array(values)
+    with pytest.raises(ingot.errors.ArgumentTypeError, match=r"array\[\.\.\.\]"):
+        pandas.DataFrame(array)
+    assert_frame_equal(pandas.DataFrame(array[...]), pandas.DataFrame(values))
+    assert pandas.DataFrame(ingot.array(np.eye(2))).to_numpy().tolist() == [[1, 0], [0, 1]]
+
+
+def test_rows_are_iterated_as_ever_outside_of_the_constructor() -> None:
+    table = ingot.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
+    rows = [(1, "x"), (2, None), (3, "z")]
+    assert [row.item() for row in table] == rows
+    assert [row.item() for row in list(table.where("a > 1"))] == rows[1:]
+    assert pandas.DataFrame([tuple(row) for row in table]).shape == (3, 2)
+    assert pandas.DataFrame(dict(table))["a"].tolist() == [1, 2, 3]
