@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 import ingot
+from ingot.stores.objects.record import NOTICE
 
 __all__ = ["PROTOCOLS", "Outcome", "main", "measure", "simulate"]
 
@@ -153,6 +154,12 @@ def _hold(world: World, number: int) -> Steps:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
+def _notice(world: World, held: float) -> Steps:
+    """Wait until readers have seen who holds the record."""
+    yield max(0.0, held + NOTICE - world.now)
+    return True
+
+
 def _release(world: World) -> Steps:
     """Say that the commit is applied."""
 
@@ -168,9 +175,11 @@ def _appending(world: World, number: int, times: list[float]) -> Steps:
     while True:
         begun = world.now
         yield from _hold(world, number)
+        held = world.now
         yield from world.request()  # Compare the metadata.
         yield from world.together(BATCH, CHUNK_BYTES, 1)  # And the tag of the metadata.
         yield from world.request()  # Decide: the record has the metadata.
+        yield from _notice(world, held)
         yield from world.request()  # Put the metadata in its place.
         yield from _release(world)
         times.append(world.now - begun)
@@ -182,9 +191,11 @@ def _committing(world: World, number: int, times: list[float]) -> Steps:
         begun = world.now
         yield from world.request()  # The version, for what is encoded before the record is held.
         yield from _hold(world, number)
+        held = world.now
         yield from world.request()  # Compare the metadata.
         yield from world.together(BATCH, CHUNK_BYTES, BATCH)  # And the tags of what is replaced.
         yield from world.request()  # Decide.
+        yield from _notice(world, held)
         yield from world.together(BATCH - 1, CHUNK_BYTES)
         yield from world.together(1, CHUNK_BYTES)  # The last one is put behind the others.
         yield from world.together(BATCH)  # Remove what was staged.

@@ -295,7 +295,9 @@ def test_a_chunk_that_changes_between_two_ranges_is_never_a_mixture(
             bucket.delete(["c/1"]) if removes else bucket.put("c/1", other)
         return FINE
 
-    array = ingot.open(url, options=faulty)
+    # Two ranges, however fast the server is known to be.
+    stated = {**(faulty.storage or {}), "first_bytes": 4096}
+    array = ingot.open(url, options=Options(storage=stated))
     proxy.begin(plan)
     if native.choice().name == "native":
         with pytest.raises(ingot.errors.RemoteError, match=r"'c/1'.*(changed|removed)"):

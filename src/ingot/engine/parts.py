@@ -3,7 +3,7 @@
 A selection that wants little of its chunks takes two batches of reads, whatever the number of
 chunks: the first bytes of all chunks, then the blocks that hold what is wanted. The kernel says
 which bytes these are, and decodes from the pieces. A chunk whose checksum was not compared yet is
-read as a whole, once for each identity of its key.
+read as a whole, once for each identity of its key. So is one that comes sooner than a second batch.
 """
 
 import math
@@ -25,6 +25,7 @@ from ingot.stores.store import (
     Feature,
     Inline,
     SteadyReader,
+    bytes_at_once,
     first_bytes,
     steady_reader,
 )
@@ -64,11 +65,15 @@ Ask: TypeAlias = Callable[[Sequence[int], Sequence[bytes]], Sequence[Needed]]
 class PartReader:
     """Reads what a selection needs of chunks, and remembers which of them are verified."""
 
-    __slots__ = ("_chunks", "_digest", "_first", "_framed", "_slowest", "_verified", "_verify")
+    __slots__ = (
+        *("_chunks", "_digest", "_first", "_framed", "_nbytes", "_slowest", "_verified"),
+        "_verify",
+    )
 
     def __init__(self, chunks: ChunkMap, coding: NativeCoding, verify: str) -> None:
         self._chunks = chunks
         self._first = first_bytes(chunks.store)
+        self._nbytes = math.prod(chunks.schema.chunks) * chunks.schema.dtype.itemsize
         self._digest = DIGEST_BYTES[coding.digest]
         self._framed = coding.framed
         self._slowest = coding.axes[0]
@@ -100,8 +105,13 @@ class PartReader:
         identities = self._identities(wanted)
         first: list[Extent] = []
         checked: list[Checked] = []
+        soon = bytes_at_once(chunks.store) // max(len(wanted), 1)
         for place, extent in wanted:
-            if identities.get(extent.key, ...) is None or self._reads_whole(extent, checked):
+            if (
+                identities.get(extent.key, ...) is None
+                or self._most(extent) <= soon
+                or self._reads_whole(extent, checked)
+            ):
                 whole[place] = extent
                 first.append(extent)
             else:
@@ -117,6 +127,10 @@ class PartReader:
         if heads:
             self._fetch_blocks(source, coords, heads, ask, identities, held)
         return held, checked
+
+    def _most(self, extent: Extent) -> int:
+        """Return how long a chunk can be; what is longer than its items is rare."""
+        return self._nbytes if extent.length is None else extent.length
 
     def _identities(self, wanted: Sequence[tuple[int, Extent]]) -> dict[str, Hashable]:
         """Return the identities of keys, where only they show that a key changed between two reads.

@@ -75,6 +75,7 @@ __all__ = [
     "SteadyReader",
     "Store",
     "Truncate",
+    "bytes_at_once",
     "bytes_to_write",
     "check_commit",
     "check_key",
@@ -590,6 +591,17 @@ def first_bytes(store: Store) -> int:
     4096
     """
     stated: int = getattr(store, "first_bytes", FIRST_BYTES)
+    return stated
+
+
+def bytes_at_once(store: Store) -> int:
+    """Return how many bytes a store brings in less time than another batch of reads takes.
+
+    >>> from ingot.stores import MemoryStore
+    >>> bytes_at_once(MemoryStore())
+    0
+    """
+    stated: int = getattr(store, "bytes_at_once", 0)
     return stated
 
 

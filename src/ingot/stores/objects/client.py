@@ -103,11 +103,16 @@ class Requested(NamedTuple):
 
 
 class FetchedObject(NamedTuple):
-    """An object, or a part of one: its bytes, its tag, and the size of the whole object."""
+    """An object, or a part of one: its bytes, its tag, and the size of the whole object.
+
+    `modified` is when the object was stored, in seconds, by the clock of the server; None where
+    that is not known.
+    """
 
     data: bytes
     tag: Tag
     size: int
+    modified: float | None = None
 
 
 def obstore_module() -> Any:
@@ -208,15 +213,21 @@ class ObjectClient:
     def each(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Call a function for every item, many at a time, and return the results in order.
 
-        The first error is raised, after all calls have ended.
+        The first error is raised, after all calls have ended. The calling thread makes the last
+        call itself, since it waits anyway.
         """
         if len(items) < 2:
             return [call(item) for item in items]
         submit = _threads(self._concurrency).submit
-        futures = [submit(call, item) for item in items]
+        futures = [submit(call, item) for item in items[:-1]]
+        own: Future[Result] = Future()
+        try:
+            own.set_result(call(items[-1]))
+        except Exception as error:
+            own.set_exception(error)
         failed: BaseException | None = None
         results = []
-        for future in futures:
+        for future in (*futures, own):
             try:
                 results.append(future.result())
             except Exception as error:
@@ -327,7 +338,8 @@ class ObjectClient:
             )
         if "range" not in options and data:
             data = data[start:stop]
-        return FetchedObject(data, Tag(meta["e_tag"], meta["version"]), meta["size"])
+        tag, modified = Tag(meta["e_tag"], meta["version"]), meta["last_modified"].timestamp()
+        return FetchedObject(data, tag, meta["size"], modified)
 
     def put(self, key: str, data: Buffer, condition: Condition = None) -> Tag:
         """Store an object and return its tag; `ConflictError` if the condition is not true."""

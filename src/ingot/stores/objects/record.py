@@ -3,6 +3,10 @@
 One small object (`.commit`) holds all of it, and every change of it is a conditional PUT that names
 the tag of the record that it replaces. So one writer at a time holds it, and the switch from one
 version to the next is one PUT. The layout, little-endian, is in `docs/formats/journal.md`.
+
+A writer gives notice: `NOTICE` seconds pass between the record that names it and its first change
+of an object that the committed state reaches. So a batch of requests that takes less time, and
+finds the record idle, has read one committed state, in whatever order the server took them.
 """
 
 import enum
@@ -17,7 +21,10 @@ from ingot.stores.local import journal as journals
 from ingot.stores.local.journal import Journal
 from ingot.stores.objects.client import Tag
 
-__all__ = ["Record", "State", "StoredRecord", "pack", "parse"]
+__all__ = ["NOTICE", "Record", "State", "StoredRecord", "pack", "parse"]
+
+NOTICE: Final = 0.1
+"""For how many seconds the record names a writer before it changes what readers may be reading."""
 
 _MAGIC: Final = b"\x89IngotO\n"
 _VERSION: Final = 1
@@ -57,6 +64,11 @@ class StoredRecord(NamedTuple):
 
     record: Record | None
     tag: Tag | None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no writer is at work."""
+        return self.record is None or self.record.state is State.IDLE
 
 
 def pack(record: Record) -> bytes:

@@ -6,9 +6,11 @@ object, see `ingot.stores.objects.record`; readers compare it, and take no lock.
 """
 
 import dataclasses
+import itertools
 import os
 import secrets
 import threading
+import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ from ingot.stores.objects.client import (
     Requested,
     Tag,
 )
+from ingot.stores.objects.pace import Pace, pace_of
 from ingot.stores.objects.ranges import ObjectRange, cut, spans_of
 from ingot.stores.objects.record import State, StoredRecord
 from ingot.stores.objects.turn import ObjectTurn
@@ -64,6 +67,7 @@ WAIT: Final = 60.0
 
 # How many times a read begins anew because an object changed while its ranges were fetched.
 _ATTEMPTS: Final = 5
+_SLEEPS: Final = hasattr(time, "CLOCK_BOOTTIME")
 # Added to the numbers of versions that were read together with documents, see `load_ahead`.
 _AHEAD: Final = 1 << 62
 
@@ -100,7 +104,7 @@ class ObjectStore:
         single_writer: bool = False,
         lease: float = LEASE,
         unchanging: bool = False,
-        first_bytes: int = FIRST_BYTES,
+        first_bytes: int | None = None,
     ) -> None:
         self._url: Final = store if isinstance(store, ObjectURL) else None
         if isinstance(store, ObjectURL):
@@ -108,7 +112,7 @@ class ObjectStore:
             cache = _cache(store, lead)
             self.client = ObjectClient(store.store(), str(store), lead, store.concurrency, cache)
             unchanging = bool(store.setting("unchanging", unchanging))
-            first_bytes = int(store.setting("first_bytes", first_bytes))
+            first_bytes = store.setting("first_bytes", first_bytes)
             writable = writable and store.writable
             single_writer = bool(store.setting("single_writer", single_writer))
             lease = float(store.setting("lease", lease))
@@ -124,8 +128,10 @@ class ObjectStore:
         """After how many seconds without a sign of life another writer takes over."""
         self.unchanging: Final = unchanging
         """Whether the caller answers for it that nothing changes, so that no read looks for it."""
-        self.first_bytes: Final = first_bytes
+        self.first_bytes: Final = FIRST_BYTES if first_bytes is None else int(first_bytes)
         """How much of a chunk is fetched before it is known which of its bytes are needed."""
+        self._pace = Pace() if self._url is None else pace_of(self.proof)
+        self._is_paced: Final = first_bytes is None
         self.abandoned: Final[set[str]] = set()
         """The transactions of this store that failed before the record was idle again."""
         self._writing = threading.Lock()
@@ -177,7 +183,7 @@ class ObjectStore:
         """
         keys = {check_key(extent.key) for extent in extents}
         if len(keys) < max(2, len(extents)) or not all(map(_is_whole, extents)):
-            yield list(enumerate(self.read(extents)))
+            yield list(enumerate(self.reading().read(extents)))
             return
         ahead, self._ahead = self._ahead, None
         heads = self._checks_of(ahead)
@@ -187,17 +193,41 @@ class ObjectStore:
         if not self.unchanging:
             self._confirmed.stored = _LaterRecord(self, answers)
         now: dict[int, FetchedObject | None] = {}
+        begin, nbytes = _now(), 0
         for group in self.client.arriving(wanted, answers):
+            nbytes += sum(len(found.data) for _, found in group if found is not None)
             now |= {place: found for place, found in group if place < len(heads)}
             values = [(place - len(heads), found) for place, found in group if place >= len(heads)]
             if values:
                 yield [(place, None if found is None else found.data) for place, found in values]
+        self._pace.note(nbytes, _now() - begin)
         if ahead is not None:
             self._compare(ahead, heads, [now[place] for place in range(len(heads))])
 
     def reading(self) -> "ObjectReading":
-        """Return a reader for several batches that belong together, see `ObjectReading`."""
-        return ObjectReading(self)
+        """Return a reader for several batches that belong together, see `ObjectReading`.
+
+        A batch that may be the last fetches the record too, see `ObjectStore.fetch`.
+        """
+        return ObjectReading(self, proves=not self.unchanging and self.has_quick_readers)
+
+    @property
+    def has_quick_readers(self) -> bool:
+        """Whether a batch of requests proves by its duration that it read one committed state.
+
+        Not in memory, where a round trip costs nothing, and notice would cost every writer.
+        """
+        if self._url is not None:
+            return self._url.scheme != "memory"
+        return type(self.client.store).__name__ != "MemoryStore"
+
+    @property
+    def bytes_at_once(self) -> int:
+        """How many bytes come in less time than another round trip takes, as far as is known.
+
+        0 where the caller has said how much of a chunk is fetched first.
+        """
+        return self._pace.bytes_at_once if self._is_paced and self.has_quick_readers else 0
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
@@ -322,7 +352,9 @@ class ObjectStore:
                     raise
                 return None  # A user may have no right to what lies around the dataset.
 
+        begin = _now()
         first, *found = self.client.each(ask, wanted)
+        self._pace.note(sum(len(each.data) for each in found if each is not None), _now() - begin)
         documents = {
             span.key: (span, each) for span, each in zip(spans, found[: len(spans)], strict=True)
         }
@@ -337,20 +369,33 @@ class ObjectStore:
         return frozenset(key for key, each in pairs if each is not None and each.size > 0)
 
     def fetch(
-        self, wanted: Sequence[Requested], *, confirm: bool = False
+        self,
+        wanted: Sequence[Requested],
+        *,
+        confirm: bool = False,
+        proves: bool = False,
     ) -> list[FetchedObject | None]:
         """Return what requests find; documents that were read ahead are compared in the same batch.
 
-        With `confirm` the record is fetched in the same batch, for the next look at the version.
+        With `confirm` the record is fetched in the same batch, for the next look at the version:
+        the objects are those of an earlier batch. With `proves` they are read for the first time,
+        and the record counts only if no writer can have changed one of them before the batch ended.
         """
         ahead, self._ahead = self._ahead, None
         heads = self._checks_of(ahead)
-        own = [self._record_request] if confirm else []
+        own = [self._record_request] if confirm or proves else []
+        begin = _now()
         found = self.client.fetch([*wanted, *heads, *own])
+        seconds = _now() - begin
+        self._pace.note(sum(len(each.data) for each in found if each is not None), seconds)
         if ahead is not None:
             self._compare(ahead, heads, found[len(wanted) :])
-        self._confirmed.stored = self._parsed(found[-1]) if confirm else None
-        return found[: len(wanted)]
+        stored = self._parsed(found[-1]) if own else None
+        found, record = found[: len(wanted)], found[-1] if own else None
+        if stored is not None and not confirm and not _is_proved(stored, record, found, seconds):
+            stored = None
+        self._confirmed.stored = stored
+        return found
 
     @property
     def _record_request(self) -> Requested:
@@ -509,10 +554,12 @@ class ObjectReading:
     `RemoteError` says that an object was replaced or removed between two batches.
     """
 
-    __slots__ = ("_store", "_tags")
+    __slots__ = ("_proves", "_store", "_tags")
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, proves: bool = False) -> None:
         self._store = store
+        # Whether batches that may be the last of a read fetch the record as well.
+        self._proves = proves
         self._tags: dict[str, Tag] = {}
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
@@ -543,9 +590,12 @@ class ObjectReading:
         # If all tags are known, a record that is found now proves that the objects are as before.
         known = all(key in self._tags and self._tags[key].etag for key in left)
         confirm = known and not self._store.unchanging
+        proves = (
+            self._proves and not confirm and all(map(_may_be_all, itertools.chain(*spans.values())))
+        )
         for _ in range(_ATTEMPTS):
             wanted = [Requested(span, self._tags.get(key)) for key in left for span in spans[key]]
-            found = iter(self._requested(wanted, confirm=confirm))
+            found = iter(self._requested(wanted, confirm=confirm, proves=proves))
             again = []
             for key in left:
                 parts = [next(found) for _ in spans[key]]
@@ -575,10 +625,10 @@ class ObjectReading:
         return True
 
     def _requested(
-        self, wanted: Sequence[Requested], *, confirm: bool
+        self, wanted: Sequence[Requested], *, confirm: bool, proves: bool
     ) -> list[FetchedObject | None]:
         try:
-            return self._store.fetch(wanted, confirm=confirm)
+            return self._store.fetch(wanted, confirm=confirm, proves=proves)
         except ConflictError as error:
             raise RemoteError(f"{error}, between two ranges of one read") from None
 
@@ -603,6 +653,37 @@ def _lead(prefix: str) -> str:
 
 def _is_whole(extent: Extent) -> bool:
     return extent.start == 0 and extent.length is None
+
+
+def _may_be_all(span: ObjectRange) -> bool:
+    """Return whether a span is more than the beginning that says what else is needed."""
+    return span.stop is None or span.stop - span.start > FIRST_BYTES
+
+
+def _is_proved(
+    stored: StoredRecord,
+    record: FetchedObject | None,
+    found: Sequence[FetchedObject | None],
+    seconds: float,
+) -> bool:
+    """Return whether objects are of the version of a record that was fetched in the same batch.
+
+    A writer that came behind the record gives notice (`records.NOTICE`) before it changes any of
+    them. If the clock stood still meanwhile, as in a suspended machine, the times at which the
+    objects were stored show the change, by the clock of the server.
+    """
+    if not stored.is_idle or seconds >= records.NOTICE or None in found:
+        return False
+    if record is None:
+        return True
+    times = [each.modified for each in found if each is not None]
+    last = record.modified
+    return last is not None and all(each is not None and each <= last for each in times)
+
+
+def _now() -> float:
+    """Return the time of a clock that runs on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if _SLEEPS else time.monotonic()
 
 
 def _is_name(name: str) -> bool:

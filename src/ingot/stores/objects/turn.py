@@ -105,6 +105,11 @@ class LeasedStore(Store, Protocol):
         ...
 
     @property
+    def has_quick_readers(self) -> bool:
+        """Whether readers rely on `NOTICE`."""
+        ...
+
+    @property
     def abandoned(self) -> set[str]:
         """The transactions of this store that failed before the record was idle again."""
         ...
@@ -138,6 +143,8 @@ class ObjectTurn:
         # The record that this turn has written last, and its tag; None when it holds none.
         self._held: tuple[Record, Tag | None] | None = None
         self._renewed = 0.0
+        # Since when the record certainly names this writer, so that readers are warned.
+        self._named: float | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -342,6 +349,8 @@ class ObjectTurn:
         condition = None if self.store.single_writer else condition
         tag = self._put_surely(self.store.scope.journal, records.pack(record), condition)
         self._held, self._renewed = (record, tag), sent
+        if self._named is None and record.state is not State.IDLE:
+            self._named = time.monotonic()
 
     def _decide(self, sequence: int, journal: Journal) -> None:
         """Decide the commit by one PUT; an error says that it is not decided, or that it may be."""
@@ -481,9 +490,16 @@ class ObjectTurn:
             else:
                 self._put_decided(journal, entry.key, data, tags[entry.key])
 
+        self._give_notice()
         for group in _groups(journal.entries):
             self._client.each(apply, group[:-1])
             apply(group[-1])
+
+    def _give_notice(self) -> None:
+        """Wait until readers can no longer take the record for idle in the batch of their data."""
+        if self.store.has_quick_readers:
+            named, now = self._named, time.monotonic()
+            time.sleep(records.NOTICE if named is None else max(0.0, named + records.NOTICE - now))
 
     def _put_decided(self, journal: Journal, key: str, data: bytes, tag: Tag | None) -> None:
         for _ in range(_SENDINGS):

@@ -25,6 +25,7 @@ from ingot.errors import (
 )
 from ingot.options import Options
 from ingot.stores import Extent, ObjectStore
+from ingot.stores.objects import store as object_store
 from ingot.stores.objects.client import (
     Answers,
     CutOffError,
@@ -32,6 +33,7 @@ from ingot.stores.objects.client import (
     ObjectClient,
     Requested,
 )
+from ingot.stores.objects.pace import Pace
 from ingot.stores.objects.url import ObjectURL
 from tests import fault_proxy
 from tests.seaweed import S3Server
@@ -166,7 +168,8 @@ def test_what_never_changes_takes_two_round_trips(
 def test_requests_that_reach_the_server_are_counted(s3_server: S3Server) -> None:
     """The numbers of `docs/object-stores.md`: a request more is a change of that page."""
     with fault_proxy.running(s3_server.endpoint) as proxy:
-        options = Options(storage=s3_server.storage(proxy.endpoint))
+        # What is known of a server changes how much is fetched, unless it is stated.
+        options = Options(storage=s3_server.storage(proxy.endpoint, first_bytes=4096))
         name = f"{secrets.token_hex(6)}.zarr"
         ingot.array(WALK, f"s3://reading/{name}", chunks=(64, 512), options=options)
 
@@ -255,6 +258,89 @@ def test_a_chunk_that_is_fetched_again_is_not_proved_by_an_earlier_record(
     monkeypatch.setattr(ObjectClient, "_get_once", get)
     assert np.unique(reader[:]).tolist() == [7]
     assert meddling.done
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stores in memory count as servers, which readers read from without a third batch."""
+    monkeypatch.setattr(ObjectStore, "has_quick_readers", True)
+
+
+WHOLE = Options(storage={"first_bytes": 1 << 20})
+
+
+@pytest.mark.skipif(not NATIVE, reason="the twin reads whole chunks, and asks for the record then")
+@pytest.mark.usefixtures("far")
+def test_the_record_comes_with_the_only_batch(url: str, requests: Requests) -> None:
+    ingot.array(WALK, url, chunks=(256, 512))
+    array = ingot.open(url, options=WHOLE)
+    assert array[77, 301] == WALK[77, 301]
+    assert [each.span.key for each in requests.batches[-1]] == ["c/0/0", "zarr.json", ".commit"]
+    requests.reset()
+    assert array[250:260, 3].tolist() == WALK[250:260, 3].tolist()
+    assert [each.span.key for each in requests.batches[-1]] == ["c/0/0", "c/1/0", ".commit"]
+    assert len(requests.batches) == 1
+    # A writer that holds the record may be about to change a chunk.
+    with ObjectStore.from_url(url, writable=True).writing():
+        requests.reset()
+        assert array[77, 301] == WALK[77, 301]
+        assert len(requests.batches) == 2
+
+
+@pytest.mark.skipif(not NATIVE, reason="the twin reads whole chunks, and asks for the record then")
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("sign", ["notice", "times"])
+def test_a_writer_between_the_requests_of_one_batch_is_found(
+    url: str, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    """The record is read first, then a writer replaces all, then the second chunk is read."""
+    size = 1 << 13
+    noise = np.random.default_rng(1).integers(8, 2**62, 2 * size)
+    ingot.array(noise, url, chunks=size)
+    reader, writer = ingot.open(url, options=WHOLE), ingot.open(url, "r+")
+    assert reader[0] == noise[0]
+    if sign == "times":
+        # A machine that is suspended may have clocks that stand still.
+        monkeypatch.setattr(object_store, "_now", lambda: 0.0)
+    fetched = {key: threading.Event() for key in ("c/0", ".commit")}
+    get, done = ObjectClient._get_once, []
+
+    def meddled(client: ObjectClient, wanted: Requested, *rest: Any) -> FetchedObject | None:
+        if wanted.span.key == "c/1" and not done:
+            assert all(each.wait(10) for each in fetched.values())
+            done.append(wanted)
+            writer[:] = 7
+        found = get(client, wanted, *rest)
+        if sign == "notice" and found is not None:
+            # A server whose clock says nothing.
+            found = found._replace(modified=0.0)
+        if wanted.span.key in fetched:
+            fetched[wanted.span.key].set()
+        return found
+
+    monkeypatch.setattr(ObjectClient, "_get_once", meddled)
+    assert reader[size - 2 : size + 2].tolist() == [7] * 4
+    assert done
+
+
+@pytest.mark.skipif(not NATIVE, reason="the twin reads whole chunks")
+@pytest.mark.usefixtures("far")
+def test_chunks_that_come_sooner_than_a_round_trip_are_fetched_whole(
+    url: str, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingot.array(NOISE, url, chunks=(64, 512))
+    monkeypatch.setattr(Pace, "bytes_at_once", 300 << 10)
+    requests.reset()
+    array = ingot.open(url)
+    assert array[77, 301] == NOISE[77, 301]
+    assert len(requests.batches) == 2
+    requests.reset()
+    # Two chunks together would take longer: of each of them, few bytes are fetched first.
+    assert array[63:65, 7].tolist() == NOISE[63:65, 7].tolist()
+    assert {each.span.stop for each in requests.batches[0]} == {4096}
+    requests.reset()
+    assert ingot.open(url, options=Options(storage={"first_bytes": 4096}))[7, 7] == NOISE[7, 7]
+    assert requests.fetched < 80 << 10
 
 
 def test_checksums_are_compared_when_the_whole_chunk_is_fetched(tmp_path: Path, url: str) -> None:
