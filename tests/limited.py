@@ -1,8 +1,14 @@
 """Children with little memory and little time: what a file claims must cost neither."""
 
+import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CAN_LIMIT_FILES = importlib.util.find_spec("resource") is not None
+"""Whether the system limits the size of files; Windows does not."""
 
 MEMORY = 1 << 30
 SECONDS = 10
@@ -36,3 +42,16 @@ def run_limited(code: str, kernel: str, *arguments: object) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@contextmanager
+def short_files(size: int) -> Iterator[None]:
+    """Let no file of this process get longer."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -56,7 +56,7 @@ from ingot.formats.paths import joined
 from ingot.formats.registry import FORMATS, detect, detect_folder
 from ingot.options import Options, given_options
 from ingot.stores import FileStore, LocalStore, Store, ZipStore
-from ingot.stores.store import Feature, is_staged
+from ingot.stores.store import SPARES, Feature, is_staged
 from ingot.stores.versions import read_state, versioned
 
 __all__ = [
@@ -875,7 +875,7 @@ def _staged_keys(store: Store, folder: str) -> Iterator[str]:
             key = joined(current, name.removesuffix("/"))
             if name.endswith("/"):
                 folders.append(key)
-            elif is_staged(name):
+            elif is_staged(name) and key not in SPARES:
                 yield key
 
 

@@ -67,7 +67,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 42
+ABI = 43
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -492,6 +492,29 @@ class NativeDocuments(Protocol):
 
 class NativeDataset(Protocol):
     """A dataset in a folder: where its lock file lies, and what that holds."""
+
+    def change(
+        self,
+        layout: Layout,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        document: tuple[str, bytes] | None,
+        transaction: str,
+        documents: NativeDocuments,
+        version: int,
+        holder: bytes,
+        devices: "Sequence[int]",
+        sync: bool,
+    ) -> "Changed | None":
+        """Assign values to a box of an array whose chunks are files, as one commit.
+
+        The box lies in one chunk, or is an append of one or two: then `document` is the key and the
+        new value of the document that makes readers see them. `transaction` is a part of staged
+        names, the state is that of `version`, `documents` are what the dataset must still hold.
+        `holder` is recorded in the lock file, if that lies on one of `devices`. None where anything
+        is unusual; then nothing has changed.
+        """
 
 
 class SlotFile(Protocol):

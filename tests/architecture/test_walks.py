@@ -15,6 +15,11 @@ import ingot
 from ingot import native
 from tests.architecture.source import PACKAGE, ROOT
 
+PART = slice(12, 15), slice(3, 5)
+"""A part of one chunk."""
+
+TITLES = ["Reading", "Writing", "A change inside one chunk", "Opening"]
+
 PAGE = (ROOT / "docs" / "walks.md").read_text(encoding="utf-8")
 
 
@@ -74,6 +79,7 @@ def array(tmp_path: Path) -> ingot.Array:
     # What is loaded and prepared by the first call is not part of the walk.
     assert found[10:20, ::3].shape == (10, 34)
     found[12:17] = 1.0
+    found[PART] = 1.5
     return found
 
 
@@ -81,18 +87,19 @@ def walks(array: ingot.Array) -> dict[str, Walk]:
     return {
         "Reading": Walk(lambda: array[10:20, ::3]),
         "Writing": Walk(lambda: array.__setitem__(slice(12, 17), 2.0)),
+        "A change inside one chunk": Walk(lambda: array.__setitem__(PART, 2.0)),
         "Opening": Walk(lambda: ingot.open(os.fspath(array.path or ""))),
     }
 
 
-@pytest.mark.parametrize("title", ["Reading", "Writing", "Opening"])
+@pytest.mark.parametrize("title", TITLES)
 def test_the_steps_happen_in_this_order(array: ingot.Array, title: str) -> None:
     walk = walks(array)[title]
     assert steps(title)
     assert is_in_order(steps(title), walk.calls)
 
 
-@pytest.mark.parametrize("title", ["Reading", "Writing", "Opening"])
+@pytest.mark.parametrize("title", TITLES)
 def test_no_other_file_takes_part(array: ingot.Array, title: str) -> None:
     named = set(re.findall(r"`([^`]+\.py)`", section(title)))
     assert walks(array)[title].files == named
@@ -102,8 +109,9 @@ def test_the_read_walk_is_short(array: ingot.Array) -> None:
     assert len(walks(array)["Reading"].calls) <= 12
 
 
-def test_the_write_walk_goes_down_once(array: ingot.Array) -> None:
-    walk = walks(array)["Writing"]
+@pytest.mark.parametrize("title", ["Writing", "A change inside one chunk"])
+def test_a_write_walk_goes_down_once(array: ingot.Array, title: str) -> None:
+    walk = walks(array)[title]
     back_up = [
         (caller, call)
         for caller, call in zip(walk.callers, walk.calls, strict=True)

@@ -57,6 +57,7 @@ def _changed_array(layout: str) -> Scenario:
         assign(slice(4, 16), 78),
         assign(slice(5, 7), 79),
         assign(slice(6, 7), 80),
+        append(numbered(1, *inner, first=200)),
         resize(30, *inner),
         assign(slice(4, 8), 0),
         resize(5, *inner),

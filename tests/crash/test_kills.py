@@ -10,7 +10,7 @@ import pytest
 import ingot
 from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import Commit, Extent, FileStore, LocalStore, Patch, Put, Store, read_state
-from ingot.stores.store import extend
+from ingot.stores.store import Durability, extend
 from ingot.stores.versions import writing
 from tests.crash.kills import kill_one
 
@@ -177,3 +177,58 @@ def test_a_hundred_kills_of_a_writer_of_arrays(tmp_path: Path, format: str, kill
     LocalStore(tmp_path, writable=True).recover()
     assert _left_over(tmp_path) == []
     assert ingot.open(tmp_path)[...].tolist() == _items(last)
+
+
+def _little(number: int) -> list[int]:
+    """Return what the array holds after the little change of this number."""
+
+    def last(which: int) -> int:
+        return max(0, number - (number - which) % 4)
+
+    grown = [number] if number % 4 == 3 else []
+    return [0, last(1), last(2), last(2), *grown]
+
+
+def _change_little(array: ingot.Array, number: int) -> None:
+    """Change one item, or two, append one, or shrink, all in one chunk."""
+    match number % 4:
+        case 1:
+            array[1] = number
+        case 2:
+            array[2:4] = number
+        case 3:
+            array.append([number])
+        case _:
+            array.resize(4)
+
+
+def _change_little_for_ever(
+    folder: Path, durability: Durability, acknowledged: int, first: int
+) -> None:
+    array = ingot.open(folder, "r+", options=ingot.Options(durability=durability))
+    for number in range(first, first + 1_000_000):
+        _change_little(array, number)
+        os.write(acknowledged, b"%12d " % number)
+
+
+@pytest.mark.parametrize("durability", ["process", "full"])
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_kills_of_a_writer_of_one_chunk(
+    tmp_path: Path, format: str, durability: Durability
+) -> None:
+    chance, kills = random.Random(5), KILLS // 4
+    ingot.array(np.zeros(4, "u8"), tmp_path, chunks=8, format=format)
+    last = 0
+    for _ in range(kills):
+        said = kill_one(
+            lambda pipe, first=last + 1: _change_little_for_ever(tmp_path, durability, pipe, first),
+            chance,
+        )
+        last = max(last, said)
+        items = ingot.open(tmp_path)[...].tolist()
+        assert items in (_little(last), _little(last + 1))
+        last += items == _little(last + 1)
+    assert last > kills // 2
+    LocalStore(tmp_path, writable=True).recover()
+    assert _left_over(tmp_path) == []
+    assert ingot.open(tmp_path)[...].tolist() == _little(last)

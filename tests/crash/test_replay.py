@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,39 @@ def test_changes_that_the_kernel_commits_need_all_of_their_syncs(tmp_path: Path)
     needed = [before + at for at, step in enumerate(made) if step == "sync"][1:]
     missed = [n for n in needed if prove(scenario, kills=False, skip=n).holds]
     assert [(n, disk.steps[n]) for n in missed] == []
+
+
+@needs_native
+@pytest.mark.parametrize("layout", ["zarr2", "zarr3"])
+def test_chunks_that_the_kernel_commits_need_all_of_their_syncs(
+    tmp_path: Path, layout: str
+) -> None:
+    steps = record(layout, "native", tmp_path / "data")[:6]
+    scenario = replayed(layout, steps)
+    disk = Disk(scenario.files)
+    begins = []
+    for change in scenario.steps:
+        begins.append(len(disk.steps))
+        change(LocalStore(disk, writable=True))
+    one, other, growth = (disk.steps[begin:end] for begin, end in pairwise([*begins[3:], None]))
+    folder = "sync folder ." if layout == "zarr2" else "sync folder c"
+    chunk = ["create", "write", "sync", "rename"]
+    # The first change does not know that the folders above last.
+    assert _kinds(one) == [*chunk, *([] if layout == "zarr2" else ["sync folder ."]), folder]
+    assert _kinds(other) == [*chunk, folder]
+    # The chunk that is filled up, then the document with the length.
+    staged = ["create", "write"] * 2 + ["sync"] * 2
+    assert _kinds(growth) == [*staged, "rename", folder, "rename", "sync folder ."]
+    needless = [] if layout == "zarr2" else [(begins[3] + 4, "sync folder .")]
+    needed = [
+        number
+        for number, step in enumerate(disk.steps)
+        if number >= begins[3] and step.startswith("sync") and (number, step) not in needless
+    ]
+    missed = [n for n in needed if prove(scenario, kills=False, skip=n).holds]
+    assert [(n, disk.steps[n]) for n in missed] == []
+
+
+def _kinds(steps: Iterable[str]) -> list[str]:
+    """Return what steps do, without the names of files."""
+    return [step if step.startswith("sync folder") else step.split()[0] for step in steps]

@@ -8,6 +8,7 @@ import pytest
 
 from ingot import native
 from ingot.stores import MemoryStore
+from ingot.stores.local.store import LocalTurn
 from tests.kernels import needs_native
 from tests.storage import Place, use_kernel
 
@@ -41,3 +42,17 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path, kernel: str) -> Ca
 def place(new_place: Callable[[], Place]) -> Place:
     """Run the test in memory and on disk, on both kernels, at one empty place."""
     return new_place()
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[LocalTurn]:
+    """The turns to write that are taken: the kernel takes none of Python's."""
+    taken: list[LocalTurn] = []
+    enter = LocalTurn.__enter__
+
+    def note(turn: LocalTurn) -> LocalTurn:
+        taken.append(turn)
+        return enter(turn)
+
+    monkeypatch.setattr(LocalTurn, "__enter__", note)
+    return taken

@@ -1,6 +1,7 @@
 //! The chunks of one array: where they lie, how they are coded, and which items they hold.
 
 pub mod addresses;
+pub mod chunk_commit;
 mod chunk_file;
 pub mod chunks;
 pub mod coding;

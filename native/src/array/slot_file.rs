@@ -11,8 +11,7 @@ use crate::array::super_chunks::{ABSENT, ENTRY_BYTES, HEAD_BYTES};
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::commit::{OLD, close, sync_data, write_all};
-use crate::files::documents::Documents;
-use crate::files::writer_lock::{self, Left, Record, Turn};
+use crate::files::kernel_commit::{Changed, Dataset, Expected, Failed, KernelTurn};
 use crate::files::{Bytes, Extent, Root};
 use crate::fork;
 use rustix::fs::{FileType, Mode, Stat, fstat, ftruncate};
@@ -20,7 +19,6 @@ use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -49,40 +47,12 @@ struct State {
 /// The device, the number, the size, and the time of the last change of a file.
 type Facts = (u64, u64, i64, i64, u64);
 
-/// Where the dataset lies, and what its lock file holds.
-pub struct Dataset<'a> {
-    pub path: &'a Path,
-    /// The names of the lock file and of the journal.
-    pub names: (&'a str, &'a str),
-    pub record: &'a Record<'a>,
-    /// The byte that is the lock of a writer that changes the state.
-    pub apply: u64,
-    /// The states that a writer leaves that has synced everything, and one that has not.
-    pub clean: u8,
-    pub loose: u8,
-}
-
 /// A change of one chunk, as a commit.
 pub struct Change<'a> {
     /// What the chunk gets.
     pub selection: &'a Selection<'a, SourceMemory<'a>>,
-    /// What the dataset must still hold.
-    pub documents: &'a Documents,
-    /// The version that the file is known of.
-    pub version: u64,
     /// The room behind an image at the end of the file, as a fraction of its size.
     pub spare: f64,
-    pub sync: bool,
-}
-
-/// A change that failed, and what became of it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Failed {
-    pub error: Errno,
-    /// Whether a sync failed: what is durable is unknown.
-    pub syncing: bool,
-    /// Whether readers see the change.
-    pub decided: bool,
 }
 
 /// A new image that nothing refers to yet.
@@ -139,57 +109,40 @@ impl SlotFile {
     pub fn change(
         &self,
         dataset: &Dataset<'_>,
+        expected: &Expected<'_>,
         change: &Change<'_>,
         workspace: &mut Workspace,
-    ) -> Option<Result<u64, Failed>> {
+    ) -> Changed {
         let mut state = self.lock()?;
-        let Dataset { path, names, record, clean, loose, .. } = *dataset;
-        let suits = |left: &Left| {
-            let settled = left.state == clean || (left.state == loose && !change.sync);
-            settled && !left.journal && left.stager == 0 && left.sequence == change.version
-        };
-        let turn = writer_lock::begin(path, names, record, suits)?;
-        let changed = self.change_in(&turn, dataset, change, &mut state, workspace);
-        match changed {
-            Some(Ok(_)) => {}
-            Some(Err(_)) => state.stale = true,
-            // If that fails the state stays busy, so the next writer recovers.
-            None => drop(turn.mark(turn.left.state)),
-        }
-        turn.release();
+        let changed = dataset.commit(expected, |turn| self.change_in(turn, change, &mut state, workspace));
+        state.stale |= matches!(changed, Some(Err(_)));
         changed
     }
 
     fn change_in(
         &self,
-        turn: &Turn,
-        dataset: &Dataset<'_>,
+        turn: &KernelTurn<'_>,
         change: &Change<'_>,
         state: &mut State,
         workspace: &mut Workspace,
-    ) -> Option<Result<u64, Failed>> {
-        let root = Root::of(turn.folder.as_fd());
-        if !change.documents.check_in(&root, true).ok()? {
-            return None;
-        }
-        let Some(file) = self.open(&root, state, workspace) else {
+    ) -> Changed {
+        let Some(file) = self.open(&turn.root, state, workspace) else {
             state.stale = true;
             return None;
         };
         let written = self.write(&file, change, state, workspace)?;
-        if change.sync
+        if turn.sync
             && let Err(error) = sync_data(written.file.as_fd())
         {
-            return Some(Err(Failed { error, syncing: true, decided: false }));
+            return Some(Err(Failed::early(error).syncing()));
         }
-        if !turn.begin_apply(dataset.apply) {
+        if !turn.begin_apply() {
             // A reader pins the state. Python waits for it.
             state.withdraw(&file, written.start, written.length, written.end);
             return None;
         }
-        let mark = if change.sync { dataset.clean } else { dataset.loose };
         drop(file);
-        Some(state.switch(turn, written, change.sync, mark))
+        Some(state.switch(turn, written))
     }
 
     /// Open the file; `None` unless it is as it is known.
@@ -268,20 +221,16 @@ impl State {
     }
 
     /// Let the entry of a chunk refer to its new image, and settle the state.
-    fn switch(&mut self, turn: &Turn, written: Written, sync: bool, mark: u8) -> Result<u64, Failed> {
+    fn switch(&mut self, turn: &KernelTurn<'_>, written: Written) -> Result<u64, Failed> {
         let Written { file, entry, start, length, end } = written;
         let at = HEAD_BYTES + ENTRY_BYTES * entry;
         let word = start.to_le_bytes();
-        turn.begin_switch().map_err(|error| Failed { error, syncing: false, decided: false })?;
-        let published = write_all(&*file, at as u64, &word)
-            .map_err(|error| Failed { error, syncing: false, decided: false })
-            .and_then(|()| settle(file, sync));
-        // The switch has happened or it has not: either way the state is settled now.
-        let late = |error| Failed { error, syncing: false, decided: true };
-        let version = turn.end_switch().map_err(late);
-        self.left = Some(published?);
-        let version = version?;
-        turn.mark(mark).map_err(late)?;
+        let publish = || {
+            write_all(&*file, at as u64, &word).map_err(Failed::early)?;
+            settle(file, turn.sync)
+        };
+        let (left, version) = turn.switch(publish)?;
+        self.left = Some(left);
         if let Some(old) = start_of(&self.index, entry) {
             self.room.give(old..old + self.lengths[entry]);
         }
@@ -297,13 +246,12 @@ impl State {
 /// Sync a file and close it; return what the system says of it.
 fn settle(file: Arc<File>, sync: bool) -> Result<Facts, Failed> {
     if sync {
-        sync_data(file.as_fd()).map_err(|error| Failed { error, syncing: true, decided: true })?;
+        sync_data(file.as_fd()).map_err(|error| Failed::late(error).syncing())?;
     }
-    let failed = |error| Failed { error, syncing: false, decided: true };
-    let now = retry_on_intr(|| fstat(&*file)).map_err(failed)?;
+    let now = retry_on_intr(|| fstat(&*file)).map_err(Failed::late)?;
     match Arc::into_inner(file) {
-        Some(file) => close(file.into()).map_err(failed)?,
-        None => return Err(failed(Errno::BUSY)),
+        Some(file) => close(file.into()).map_err(Failed::late)?,
+        None => return Err(Failed::late(Errno::BUSY)),
     }
     Ok(facts(&now))
 }

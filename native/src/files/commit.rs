@@ -116,7 +116,7 @@ pub enum End {
 /// The mark of a version number during a switch.
 const SWITCHING: u64 = 1 << 63;
 
-const LISTING: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub const LISTING: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
 pub const OLD: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -285,7 +285,7 @@ impl Run<'_> {
     fn replace(&mut self, source: &str, key: &str) -> Outcome<()> {
         let (old, name) = (split(source).1, split(key).1);
         let place = &self.place_of(key)?;
-        if kind_at(place, name)? != Some(FileType::RegularFile) || exchange(place, old, name).is_err() {
+        if kind_at(place, name)? != Some(FileType::RegularFile) || exchange(place, old, place, name).is_err() {
             return self.rename(source, key);
         }
         remove(place, old).map_err(|error| Stop::Failed(error, Some(source.to_owned())))?;
@@ -302,7 +302,7 @@ impl Run<'_> {
         {
             return self.rename(source, key); // No second names here, or a leftover has the name.
         }
-        let exchanged = exchange(place, &second, name).is_ok();
+        let exchanged = exchange(place, &second, place, name).is_ok();
         fs::unlinkat(place, &*second, AtFlags::empty())?;
         if !exchanged {
             return self.rename(source, key);
@@ -443,12 +443,12 @@ fn kind_at(place: &OwnedFd, name: &str) -> Result<Option<FileType>> {
 }
 
 #[cfg(target_os = "linux")]
-fn exchange(place: &OwnedFd, one: &str, other: &str) -> Result<()> {
-    fs::renameat_with(place, one, place, other, fs::RenameFlags::EXCHANGE)
+pub fn exchange(from: impl AsFd, one: &str, place: impl AsFd, other: &str) -> Result<()> {
+    fs::renameat_with(from, one, place, other, fs::RenameFlags::EXCHANGE)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn exchange(_place: &OwnedFd, _one: &str, _other: &str) -> Result<()> {
+pub fn exchange(_from: impl AsFd, _one: &str, _place: impl AsFd, _other: &str) -> Result<()> {
     Err(Errno::NOSYS)
 }
 
@@ -487,7 +487,7 @@ pub fn close(file: OwnedFd) -> Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-fn start_writing(file: BorrowedFd<'_>) {
+pub fn start_writing(file: BorrowedFd<'_>) {
     use std::os::fd::AsRawFd;
     // An error here is met by the sync of the file as well.
     // SAFETY: the call uses no memory of this process.
@@ -495,7 +495,7 @@ fn start_writing(file: BorrowedFd<'_>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_writing(_file: BorrowedFd<'_>) {}
+pub fn start_writing(_file: BorrowedFd<'_>) {}
 
 #[cfg(not(target_vendor = "apple"))]
 pub fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
@@ -503,7 +503,7 @@ pub fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| fs::fsync(folder))
 }
 
@@ -517,7 +517,7 @@ pub fn sync_data(file: BorrowedFd<'_>) -> Result<()> {
 }
 
 #[cfg(target_vendor = "apple")]
-fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
     sync_data(folder)
 }
 

@@ -7,6 +7,8 @@ pub mod commit;
 pub mod documents;
 pub mod extent;
 pub mod identity;
+pub mod kernel_commit;
+pub mod new_value;
 pub mod root;
 pub mod small_files;
 pub mod verified;

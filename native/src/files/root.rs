@@ -233,7 +233,7 @@ pub(super) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union
 pub(super) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 /// The least bytes of a new file that are worth reserving room for.
-const LARGE: usize = 256 << 10;
+pub const LARGE: usize = 256 << 10;
 
 /// Whether writing to a file takes less time where room was reserved. In memory it takes longer.
 #[cfg(target_os = "linux")]

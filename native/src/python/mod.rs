@@ -6,6 +6,7 @@ mod call;
 mod checksums;
 mod chunk;
 mod commit;
+mod dataset;
 mod encoded;
 mod items;
 mod layout;
@@ -62,14 +63,14 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 42)?;
+    module.add("ABI", 43)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
     module.add_class::<encoded::PyEncodedBytes>()?;
     module.add_class::<open_file::PyOpenFile>()?;
-    module.add_class::<slot_file::PyDataset>()?;
+    module.add_class::<dataset::PyDataset>()?;
     module.add_class::<slot_file::PySlotFile>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;

@@ -2,50 +2,18 @@
 
 use super::buffers;
 use super::call::detached;
+use super::dataset::{PyChanged, PyDataset, handed};
 use super::layout::PyLayout;
 use super::version_probe::PyDocuments;
 use crate::array::selection::Selection;
-use crate::array::slot_file::{Change, Dataset, SlotFile};
-use crate::files::writer_lock::Record;
+use crate::array::slot_file::{Change, SlotFile};
+use crate::files::kernel_commit::Expected;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::path::PathBuf;
 
 /// The head and the index, the lengths of all images as 64-bit integers, and the size of the file.
 type PyKnown<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64);
-
-/// The new version, or the error, whether a sync failed, and whether readers see the change.
-type PyChanged = (Option<u64>, Option<(i32, bool, bool)>);
-
-/// A dataset in a folder: its lock file and its journal, and what the lock file holds.
-///
-/// `locks` are the bytes that are the lock of writers, and of one that changes the state; `states` those of a
-/// writer at work, of one that has synced everything, and of one that has not.
-#[pyclass(frozen, name = "Dataset")]
-pub struct PyDataset {
-    path: PathBuf,
-    names: (String, String),
-    magic: Vec<u8>,
-    system: Vec<u8>,
-    locks: (u64, u64),
-    states: (u8, u8, u8),
-}
-
-#[pymethods]
-impl PyDataset {
-    #[new]
-    fn new(
-        path: PathBuf,
-        names: (String, String),
-        magic: Vec<u8>,
-        system: Vec<u8>,
-        locks: (u64, u64),
-        states: (u8, u8, u8),
-    ) -> Self {
-        Self { path, names, magic, system, locks, states }
-    }
-}
 
 /// The file `key`, whose first chunk has the number `first`, as of one version of its dataset: its head and
 /// index, how many bytes the image of each entry has, and its size.
@@ -104,21 +72,16 @@ impl PySlotFile {
         let buffer = PyUntypedBuffer::get(values)?;
         let memory = buffers::readable(&buffer)?;
         layout.check_itemsize(&buffer)?;
-        let PyDataset { path, names, magic, system, locks: (byte, apply), states: (busy, clean, loose) } = dataset;
-        let record = Record { magic, system, busy: *busy, holder, byte: *byte, devices: &devices };
-        let names = (&*names.0, &*names.1);
-        let dataset = Dataset { path, names, record: &record, apply: *apply, clean: *clean, loose: *loose };
+        let expected = Expected { documents: &documents.0, version, sync };
+        let record = dataset.record(holder, &devices);
         let changed = detached(py, |kept, _| {
             let selection = Selection::new(&layout.0, &starts, &steps, &[], memory)?;
             if selection.count() != 1 {
                 return Ok(None);
             }
-            let change = Change { selection: &selection, documents: &documents.0, version, spare, sync };
-            Ok(self.0.change(&dataset, &change, &mut kept.workspace))
+            let change = Change { selection: &selection, spare };
+            Ok(self.0.change(&dataset.of(&record), &expected, &change, &mut kept.workspace))
         })?;
-        Ok(changed.map(|changed| match changed {
-            Ok(version) => (Some(version), None),
-            Err(failed) => (None, Some((failed.error.raw_os_error(), failed.syncing, failed.decided))),
-        }))
+        Ok(changed.map(handed))
     }
 }

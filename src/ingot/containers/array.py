@@ -29,9 +29,10 @@ from ingot.containers.handle import (
 from ingot.containers.member import MemberHandle
 from ingot.containers.reductions import Axis, Out, Source
 from ingot.dtypes import DType
-from ingot.engine import changes
+from ingot.engine import changes, kernel_commit
 from ingot.engine.changes import appended, items_of
 from ingot.engine.explain import Explanation
+from ingot.engine.kernel_commit import EngineCommit
 from ingot.engine.payload import engine_of
 from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
@@ -495,8 +496,11 @@ class Array(Dataset[Engine]):
         array([[1, 2], [3, 4], [5, 6]])
         """
         handle = self._writable()
-        before = handle.recent().chunks.schema
+        engine = handle.recent()
+        before = engine.chunks.schema
         items = items_of(values, before, axis)
+        if self._committed(engine, lambda now: kernel_commit.growth(now, items, axis)):
+            return
         with handle.writing() as turn:
             schema = turn.value.chunks.schema
             same = schema.dtype == before.dtype and schema.shape[1:] == before.shape[1:]
@@ -533,12 +537,35 @@ class Array(Dataset[Engine]):
 
         if self._keep_pending(engine, selection, items):
             return
-        change = None if whole else engine.slot_change(selection, items)
+        if self._committed(engine, lambda now: kernel_commit.change(now, selection, items, whole)):
+            return
         if whole:
             self._replace(engine, selection, items, assigned)
-        elif change is None or not handle.switch(engine, change, change.following):
+        else:
             with handle.writing() as turn:
                 turn.commit(*assigned(turn.value))
+
+    def _committed(
+        self, engine: Engine, change_of: Callable[[Engine], EngineCommit | None]
+    ) -> bool:
+        """Have the kernel commit a change of the state at hand; return whether it could.
+
+        Where another array of a group has changed meanwhile, the state at hand is that of an
+        earlier version, and the change is made of the one that is committed.
+        """
+        change = change_of(engine)
+        if change is None:
+            return False
+        if self._handle.switch(engine, change, change.following):
+            return True
+        try:
+            now = self._handle.value
+        except (IngotError, OSError):
+            return False  # A turn says what is wrong.
+        if now is engine or (now.shape, now.dtype) != (engine.shape, engine.dtype):
+            return False
+        change = change_of(now)
+        return change is not None and self._handle.switch(now, change, change.following)
 
     def _keep_pending(self, engine: Engine, selection: Selection, items: Any) -> bool:
         """Keep one item that is assigned in a transaction, to be stored together with others.

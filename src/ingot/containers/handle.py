@@ -23,8 +23,8 @@ from ingot.stores.store import Commit, Durability, Store
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import (
     NO_VERSION,
+    KernelCommit,
     Version,
-    WordChange,
     WriteTurn,
     attempts,
     discard,
@@ -215,7 +215,7 @@ class Handle(Generic[Value]):
             raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
         return ValueTurn(self)
 
-    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+    def switch(self, value: Value, change: KernelCommit, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could.
 
         If not, nothing has changed, and a turn to write has to make the change. `after` returns the
@@ -236,7 +236,7 @@ class Handle(Generic[Value]):
                 return False
             following = after()
             if self._check is not None:
-                self._check.follow(value, following, ())
+                self._check.follow(value, following, change.edits)
             self._loaded = following, version
         return True
 
@@ -692,7 +692,7 @@ class HandleProtocol(Protocol[Value]):
         """Take the lock and give a turn to write."""
         ...
 
-    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+    def switch(self, value: Value, change: KernelCommit, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could."""
         ...
 
@@ -787,7 +787,7 @@ class PartHandle(Generic[Whole, Part]):
         self._check_open()
         return PartTurn(self._whole.writing(), self._find, self._put)
 
-    def switch(self, value: Part, change: WordChange, after: Callable[[], Part]) -> bool:
+    def switch(self, value: Part, change: KernelCommit, after: Callable[[], Part]) -> bool:
         """Return False: the value of the whole changes with that of the part."""
         return False
 
@@ -950,7 +950,7 @@ class TransactionalHandle(Generic[Value]):
         """Give a turn to write, to the buffered store inside a transaction."""
         return self._buffered_turn() if self.is_inside() else self._handle.writing()
 
-    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+    def switch(self, value: Value, change: KernelCommit, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self.is_inside() and self._handle.switch(value, change, after)
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ingot.containers.handle import Handle, HandleTurn, Pending, StoreItems, TransactionalHandle
 from ingot.stores.store import Durability, Store
-from ingot.stores.versions import WordChange
+from ingot.stores.versions import KernelCommit
 
 __all__ = ["MemberHandle", "tree_transactions"]
 
@@ -88,7 +88,7 @@ class MemberHandle(Generic[Value]):
         """Take the lock and give a turn to write, or give a turn of the transaction."""
         return self._turn() if self._tree.is_inside() else self._outside().writing()
 
-    def switch(self, value: Value, change: WordChange, after: Callable[[], Value]) -> bool:
+    def switch(self, value: Value, change: KernelCommit, after: Callable[[], Value]) -> bool:
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self._tree.is_inside() and self._outside().switch(value, change, after)
 

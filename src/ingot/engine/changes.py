@@ -52,6 +52,7 @@ __all__ = [
     "joined",
     "recoded",
     "reshaped",
+    "reshaping",
     "resized",
     "without_rows",
 ]
@@ -179,7 +180,7 @@ def grown(
     The values are stored first and the shape last. Until then no reader sees the values: the cells
     of an edge chunk that lie beyond the edge mean nothing.
     """
-    after, commit = _resized(engine, shape)
+    after, commit = reshaping(engine, shape)
     if isinstance(after, FlatEngine) and not values.size:
         data = after.resize_payload()
     else:
@@ -191,7 +192,7 @@ def grown_together(
     growths: Sequence[tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]],
 ) -> list[ArrayChange]:
     """Give several arrays of one store, none of them flat, larger shapes, each as `grown` does."""
-    resized = [_resized(engine, shape) for engine, shape, _, _ in growths]
+    resized = [reshaping(engine, shape) for engine, shape, _, _ in growths]
     assignments = [
         (after, selection, values)
         for (after, _), (_, _, selection, values) in zip(resized, growths, strict=True)
@@ -203,7 +204,7 @@ def grown_together(
     ]
 
 
-def _resized(engine: Engine, shape: tuple[int, ...]) -> tuple[Engine, Commit]:
+def reshaping(engine: Engine, shape: tuple[int, ...]) -> tuple[Engine, Commit]:
     """Return the engine that builds the state of another shape, and the commit of the shape."""
     if max(shape) > _LONGEST:
         raise LimitError(f"shape {shape}: an axis has at most 2**63 - 1 items")
@@ -215,14 +216,14 @@ def _resized(engine: Engine, shape: tuple[int, ...]) -> tuple[Engine, Commit]:
 
 def reshaped(engine: Engine, shape: tuple[int, ...]) -> Engine:
     """Return the engine that builds the state of a larger shape; the same one for its own shape."""
-    return engine if shape == engine.shape else _resized(engine, shape)[0]
+    return engine if shape == engine.shape else reshaping(engine, shape)[0]
 
 
 def joined(engine: Engine, shape: tuple[int, ...], data: Commit) -> ArrayChange:
     """Give an array a larger shape, or its own, and chunks that engines of `reshaped` staged."""
     if shape == engine.shape:
         return change_of(engine.committed(), data)
-    after, commit = _resized(engine, shape)
+    after, commit = reshaping(engine, shape)
     return change_of(after.committed(), _data_first(after.chunks, data, commit))
 
 

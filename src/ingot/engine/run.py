@@ -499,29 +499,6 @@ class Engine:
         """Return the engine whose chunks are boxes; that of another array for one that is flat."""
         return self
 
-    def slot_change(self, selection: Selection, value: object) -> "_SlotChange | None":
-        """Return an assignment to a part of one chunk that the kernel commits by itself.
-
-        None where it cannot, and where the value does not fit: `assign` says why.
-        """
-        chunks = slotted(self.chunks)
-        if chunks is None or type(selection) is not BasicSelection:
-            return None
-        layout, number = self.layout(), plan.only_chunk(selection, self.chunks.schema.grid)
-        if number is None or layout is None or isinstance(layout, HandedLayout):
-            return None
-        if Feature.WRITE not in self.chunks.store.features:
-            return None
-        try:
-            file = chunks.slot_file(number)
-            values = selection.prepare(value, self.dtype)
-        except (IngotError, TypeError, ValueError):
-            return None
-        if file is None:
-            return None
-        given = values if self.plain is self.dtype else values.view(self.plain)
-        return _SlotChange(self, chunks, file, layout, given, selection, number)
-
     def switched(self, chunks: ChunkMap) -> "Engine":
         """Return the engine of the state after a slot change, in which the map is `chunks`."""
         engine = type(self)(chunks, self.options)
@@ -1474,48 +1451,6 @@ class Engine:
             return None
         identity = self._before.store.identity(location.key)
         return None if identity is None else (identity, location.start, location.length)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _SlotChange:
-    """Items of one chunk that the kernel changes as a commit of its own; see `WordChange`."""
-
-    engine: Engine
-    chunks: Slotted
-    file: native.SlotFile
-    layout: native.Layout
-    values: NDArray[Any]
-    selection: BasicSelection
-    number: int
-
-    def make(
-        self,
-        dataset: native.NativeDataset,
-        documents: native.NativeDocuments,
-        version: int,
-        holder: bytes,
-        devices: Sequence[int],
-        sync: bool,
-    ) -> "native.Changed | None":
-        """Make the change; None where anything is unusual, and then nothing has changed."""
-        starts, steps = self.selection.starts, self.selection.steps
-        return self.file.change(
-            self.layout,
-            self.values,
-            starts,
-            steps,
-            self.chunks.spare,
-            dataset,
-            documents,
-            version,
-            holder,
-            devices,
-            sync,
-        )
-
-    def following(self) -> Engine:
-        """Return the engine of the state after the change."""
-        return self.engine.switched(self.chunks.switched(self.number))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

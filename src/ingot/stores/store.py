@@ -49,6 +49,7 @@ __all__ = [
     "FIRST_BYTES",
     "READING",
     "READING_AND_WRITING",
+    "SPARES",
     "ArrivingStore",
     "Batch",
     "Buffer",
@@ -811,6 +812,12 @@ def check_range(
             "committed state reaches"
         )
 
+
+SPARES: Final = frozenset({".g-spare-chunk", ".g-spare-document"})
+"""The staged names, in the folder of a dataset, of files into which the kernel writes values.
+
+Their bytes mean nothing, and they stay when a writer ends.
+"""
 
 _STAGED: Final = ".g-"
 _TRANSACTION: Final = re.compile("[0-9A-Za-z.]{1,64}")

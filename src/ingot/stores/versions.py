@@ -29,13 +29,13 @@ __all__ = [
     "NO_VERSION",
     "SWITCHING",
     "Copying",
+    "KernelCommit",
     "SharedStore",
     "StagingStore",
     "StoreProbe",
     "Version",
     "VersionProbe",
     "Versioned",
-    "WordChange",
     "WriteTurn",
     "announce_staging",
     "attempts",
@@ -44,6 +44,7 @@ __all__ = [
     "discard",
     "hand_over",
     "is_switching",
+    "is_switching_store",
     "read_state",
     "read_versioned",
     "settled_number",
@@ -126,11 +127,16 @@ class Versioned(Protocol):
         ...
 
 
-class WordChange(Protocol):
-    """A commit that the kernel makes by itself.
+class KernelCommit(Protocol):
+    """A commit that the kernel makes by itself, from the lock to its end.
 
-    It takes the lock, writes bytes where nothing reaches, and lets one word refer to them.
+    It writes bytes where nothing reaches, and lets one step switch the state: a word or a rename.
     """
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """What it does to documents, to be expected of the store afterwards."""
+        ...
 
     def make(
         self,
@@ -141,7 +147,7 @@ class WordChange(Protocol):
         devices: Sequence[int],
         sync: bool,
     ) -> "native.Changed | None":
-        """Make the change; None where anything is unusual, see `ingot.native.SlotFile.change`."""
+        """Make the change; None where anything is unusual, and then nothing has changed."""
         ...
 
 
@@ -151,7 +157,7 @@ class SwitchingStore(Protocol):
 
     def switch(
         self,
-        change: WordChange,
+        change: KernelCommit,
         documents: native.NativeDocuments,
         version: int,
         *,
@@ -167,17 +173,27 @@ class SwitchingStore(Protocol):
 
 def switched(
     store: Store,
-    change: WordChange,
+    change: KernelCommit,
     documents: native.NativeDocuments,
     version: int,
     *,
     durability: Durability,
 ) -> int | None:
     """Make a change by `SwitchingStore.switch`; None where the store cannot."""
-    if not _is_switching_store(type(store)):
+    if not is_switching_store(store):
         return None
     switching = cast(SwitchingStore, store)
     return switching.switch(change, documents, version, durability=durability)
+
+
+def is_switching_store(store: Store) -> bool:
+    """Return whether the kernel can make commits in the files of a store by itself.
+
+    >>> from ingot.stores import MemoryStore
+    >>> is_switching_store(MemoryStore())
+    False
+    """
+    return _is_switching_store(type(store))
 
 
 class VersionProbe(Protocol):

@@ -29,7 +29,7 @@ from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
 from ingot.stores.local.steps import Op, Progress, Step
 from ingot.stores.store import Batch, Buffer, Extent, FilePiece, check_key
-from ingot.stores.versions import Version, WordChange
+from ingot.stores.versions import KernelCommit, Version
 
 __all__ = [
     "FileSystem",
@@ -248,13 +248,13 @@ class LocalFileSystem:
     def switch(
         self,
         names: tuple[str, str],
-        change: WordChange,
+        change: KernelCommit,
         documents: native.NativeDocuments,
         version: int,
         *,
         sync: bool,
     ) -> "native.Changed | None":
-        """Have the kernel make a commit of one word; see `lock_file.switch`."""
+        """Have the kernel make a commit; see `lock_file.switch`."""
         return lock_file.switch(self._root.path, names, change, documents, version, sync=sync)
 
     def transaction(self) -> str:

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ingot import native, signals
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores.versions import SWITCHING, Version, WordChange
+from ingot.stores.versions import SWITCHING, KernelCommit, Version
 
 __all__ = [
     "APPLY",
@@ -198,13 +198,13 @@ def begin_turn(
 def switch(
     path: str,
     names: tuple[str, str],
-    change: WordChange,
+    change: KernelCommit,
     documents: native.NativeDocuments,
     version: int,
     *,
     sync: bool,
 ) -> "native.Changed | None":
-    """Have the kernel make a commit of one word in the folder at `path`, from the lock to its end.
+    """Have the kernel make a commit in the folder at `path`, from the lock to its end.
 
     None where anything is unusual, and then nothing has changed.
     """

@@ -63,7 +63,7 @@ from ingot.stores.store import (
     is_staged,
     staged_key,
 )
-from ingot.stores.versions import StoreProbe, Version, VersionProbe, WordChange
+from ingot.stores.versions import KernelCommit, StoreProbe, Version, VersionProbe
 
 __all__ = ["LocalStore", "LocalTurn"]
 
@@ -244,13 +244,13 @@ class LocalStore:
 
     def switch(
         self,
-        change: WordChange,
+        change: KernelCommit,
         documents: NativeDocuments,
         version: int,
         *,
         durability: Durability,
     ) -> int | None:
-        """Have the kernel make a commit of one word, and return the new version.
+        """Have the kernel make a commit by itself, and return the new version.
 
         None where only a turn to write can: anything is unusual, and nothing has changed.
         """

@@ -4,8 +4,6 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,7 @@ from ingot.stores import LocalStore
 from ingot.stores.local import lock
 from ingot.stores.local.store import COMMITTED, DECIDED, LocalTurn
 from tests.blsk_reader import read
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+from tests.limited import CAN_LIMIT_FILES, short_files
 
 pytestmark = pytest.mark.skipif(
     native.choice().name != "native" or not lock.OFD,
@@ -42,20 +36,6 @@ def made(path: Path, values: Any, *, warm: bool = True, **settings: Any) -> ingo
         # The first writer of a dataset makes the lock file, which Python does.
         array.attrs["warm"] = 1
     return array
-
-
-@pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[LocalTurn]:
-    """The turns to write that are taken: the kernel takes none of Python's."""
-    taken: list[LocalTurn] = []
-    enter = LocalTurn.__enter__
-
-    def note(turn: LocalTurn) -> LocalTurn:
-        taken.append(turn)
-        return enter(turn)
-
-    monkeypatch.setattr(LocalTurn, "__enter__", note)
-    return taken
 
 
 @pytest.mark.parametrize("durability", ["process", "full"])
@@ -346,18 +326,7 @@ def test_both_sides_of_a_fork_change_items(tmp_path: Path) -> None:
 # Failures -----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    """Let no file of this process get longer."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.skipif(resource is None, reason="the system limits no files")
+@pytest.mark.skipif(not CAN_LIMIT_FILES, reason="the system limits no files")
 def test_a_change_that_cannot_be_written_leaves_the_array_as_it_was(tmp_path: Path) -> None:
     expected = np.arange(2048)
     array = made(tmp_path / "a", expected, chunks=512, superchunksize=4, spare=0.0)
@@ -365,7 +334,7 @@ def test_a_change_that_cannot_be_written_leaves_the_array_as_it_was(tmp_path: Pa
     path = tmp_path / "a" / FILE
     array[1] = expected[1] = 7
     size = path.stat().st_size
-    with limited(size), pytest.raises(OSError, match="File too large") as caught:
+    with short_files(size), pytest.raises(OSError, match="File too large") as caught:
         array[512:1000] = noise[:488]
     assert caught.value.errno == errno.EFBIG
     assert path.stat().st_size == size
