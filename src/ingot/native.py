@@ -27,7 +27,7 @@ from ingot._lazy import load
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -55,12 +55,14 @@ __all__ = [
     "ABI",
     "Choice",
     "Description",
+    "Iterators",
     "Kernel",
     "KernelWarning",
     "Layout",
     "OpenFile",
     "choice",
     "choose",
+    "iterators",
     "kernel",
     "make_layout",
     "open_file",
@@ -927,6 +929,29 @@ def pack_strings_of() -> "Callable[..., None] | None":
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., None]", compiled.pack_strings_of)
+
+
+class Iterators(Protocol):
+    """Iterators over what is in blocks, made without Python code for an item.
+
+    A column of a block is an array of native numbers along one axis, or a list.
+    """
+
+    def iterate_items(self, blocks: "Iterable[Any]", source: object = None) -> "Iterator[Any]":
+        """Iterate over the items of columns; ``source`` has the attributes that iterators lack."""
+
+    def iterate_rows(
+        self, blocks: "Iterable[list[Any]]", row: type[tuple[Any, ...]] | None = None
+    ) -> "Iterator[Any]":
+        """Iterate over the rows of lists of columns, as tuples or as objects of a subclass."""
+
+    def iterate_true(self, blocks: "Iterable[NDArray[np.bool_]]") -> "Iterator[int]":
+        """Iterate over the numbers of the items that are true."""
+
+
+def iterators() -> Iterators | None:
+    """Return the iterators of the native kernel; None for the twin."""
+    return cast("Iterators | None", _compiled())
 
 
 def load_strings() -> "Callable[..., tuple[bytes, bytes, bytes | None]] | None":

@@ -3,6 +3,7 @@
 
 use crate::array::addresses::{Addresses, Keys};
 use crate::array::coding::Compression;
+use crate::array::images::SPARE;
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::overwrite::NewItems;
 use crate::array::scatter::{Geometry, Source, SourceMemory};
@@ -16,7 +17,7 @@ use crate::chunk::header::Filter;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, push, repeat, reserved};
+use crate::memory::{grow, out_of_memory, push, repeat};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -198,9 +199,11 @@ pub fn encode<T: Send>(
     Ok((made.into_iter().map(|(_, encoded)| encoded).collect(), failures.into_inner()))
 }
 
-/// A copy of bytes that the next chunk overwrites.
+/// A copy of bytes that the next chunk overwrites, in memory that is used again.
 pub fn copied(bytes: &[u8]) -> Outcome<Vec<u8>> {
-    let mut copy = reserved(bytes.len())?;
+    let mut copy = SPARE.take();
+    copy.clear();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| out_of_memory(bytes.len()))?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }

@@ -541,6 +541,7 @@ impl PyLayout {
         })?;
         let (coords, parts): (Vec<_>, Vec<_>) = encoded.into_iter().map(|chunk| (chunk.coords, chunk.kept)).unzip();
         let bytes = buffers::copies(py, &parts, threads)?;
+        parts.into_iter().flatten().for_each(|part| SPARE.keep(part));
         let chunks =
             coords.into_iter().zip(bytes).map(|(coords, bytes)| Ok((PyTuple::new(py, coords)?.unbind(), bytes)));
         Ok((chunks.collect::<PyResult<_>>()?, failures(py, found)?))

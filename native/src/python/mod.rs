@@ -9,6 +9,7 @@ mod commit;
 mod dataset;
 mod encoded;
 mod items;
+mod iteration;
 mod layout;
 mod numpy_strings;
 mod open_file;
@@ -87,6 +88,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(items::encode_packs, module)?)?;
     module.add_function(wrap_pyfunction!(items::mark_packs, module)?)?;
     module.add_function(wrap_pyfunction!(items::take_packs, module)?)?;
+    module.add_function(wrap_pyfunction!(iteration::iterate_items, module)?)?;
+    module.add_function(wrap_pyfunction!(iteration::iterate_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(iteration::iterate_true, module)?)?;
     module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(open_file::reserve, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::pack_strings, module)?)?;

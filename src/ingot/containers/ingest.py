@@ -50,6 +50,7 @@ __all__ = [
     "items_of",
     "of_listed",
     "retyped_values",
+    "row_blocks",
     "row_dtype",
     "rows_of",
     "spread",
@@ -64,6 +65,8 @@ _BLOCK_BYTES: Final = 8 << 20
 _TAKEN: Final = 64
 # The bytes of a stream of Arrow that are taken at once.
 _STREAM_BYTES: Final = 8 << 20
+# The rows of a block of an iterator that yields one after the other.
+_STREAM_ROWS: Final = 1 << 16
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind | LogicalKind
 """The type of a column and the shape of its items, perhaps with what they mean, or the kind of its
@@ -129,6 +132,37 @@ def stream_of(data: object) -> Iterator[dict[str, Any]] | None:
     if isinstance(data, Mapping | np.ndarray | np.void | list | tuple) or pandas.is_frame(data):
         return None
     return arrow.blocks(data, _STREAM_BYTES) if hasattr(data, "__arrow_c_stream__") else None
+
+
+def row_blocks(items: Iterator[Any]) -> Iterator[Any]:
+    """Yield what an iterator has in known forms: lists of its rows, and blocks as they are.
+
+    An item is a row, as a sequence or a mapping, or a block of rows: a data frame, an Arrow batch
+    or an array of structures.
+
+    >>> list(row_blocks(iter([(1, "x"), (2, "y")])))
+    [[(1, 'x'), (2, 'y')]]
+    """
+    waiting: list[Any] = []
+    for item in items:
+        if not _is_block(item):
+            waiting.append(item)
+            if len(waiting) < _STREAM_ROWS:
+                continue
+        if waiting:
+            yield waiting
+            waiting = []
+        if _is_block(item):
+            yield item
+    if waiting:
+        yield waiting
+
+
+def _is_block(item: object) -> bool:
+    if isinstance(item, np.ndarray):
+        return item.dtype.names is not None
+    known = hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__")
+    return known or pandas.is_frame(item)
 
 
 def flattened(
@@ -676,15 +710,27 @@ def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
         return {name: [] for name in names}
     if any(isinstance(row, Mapping) for row in rows):
         listed = [
-            row if isinstance(row, Mapping) else dict(zip(names, row, strict=True)) for row in rows
+            row
+            if isinstance(row, Mapping)
+            else dict(zip(names, _row(row, index, names), strict=True))
+            for index, row in enumerate(rows)
         ]
         return {name: [_dug(row, name) for row in listed] for name in names}
     for index, row in enumerate(rows):
-        if isinstance(row, str | bytes) or len(row) != len(names):
-            raise ArgumentError(
-                f"row {index} does not have one value for each of {', '.join(names)}"
-            )
+        _row(row, index, names)
     return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _row(row: Any, index: int, names: Sequence[str]) -> Any:
+    """Return a row that has a value for each name."""
+    if isinstance(row, str | bytes) or not hasattr(row, "__len__") or not hasattr(row, "__iter__"):
+        raise ArgumentError(
+            f"row {index} is {row!r:.40}, and not a row of {', '.join(names)}; "
+            "rows are given as a list, also a single one"
+        )
+    if len(row) != len(names):
+        raise ArgumentError(f"row {index} does not have one value for each of {', '.join(names)}")
+    return row
 
 
 def _dug(row: Mapping[str, Any], name: str) -> Any:

@@ -36,6 +36,7 @@ from ingot.containers.ingest import (
     flattened,
     is_null,
     retyped_values,
+    row_blocks,
     row_dtype,
     spread,
     stream_of,
@@ -392,6 +393,8 @@ class Table(Dataset[TableState]):
     def append(self, rows: object, *, nan_as_null: bool = False) -> None:
         """Add rows at the end: a mapping of columns, structures, a data frame, a list of rows.
 
+        An iterator yields rows, or data frames and Arrow batches.
+
         Every column must be given. A value that a column cannot hold exactly is refused. None is a
         null, and so is NaN with `nan_as_null`.
 
@@ -404,12 +407,14 @@ class Table(Dataset[TableState]):
         >>> table["a"][:]
         array([1, 2, 3])
 
-        A stream of Arrow batches is read block by block. One commit adds all of its rows, or none
-        if the stream fails or another writer commits meanwhile.
+        A stream of Arrow batches and an iterator are read block by block. One commit adds all of
+        their rows, or none if they fail or another writer commits meanwhile.
         """
         handle = self._writable()
         own = isinstance(rows, Table | View) and rows._handle.store is handle.store
         blocks = stream_of(rows.to_arrow() if own else rows)  # type: ignore[attr-defined]
+        if blocks is None and isinstance(rows, Iterator):
+            blocks = row_blocks(rows)
         if blocks is not None:
             self._append_each(blocks, nan_as_null=nan_as_null)
             return
@@ -425,8 +430,8 @@ class Table(Dataset[TableState]):
             else:
                 turn.commit(turn.value, Commit())
 
-    def _append_each(self, blocks: Iterator[dict[str, Any]], *, nan_as_null: bool) -> None:
-        first = next(blocks)
+    def _append_each(self, blocks: Iterator[Any], *, nan_as_null: bool) -> None:
+        first: Any = next(blocks, [])
         second = next(blocks, None)
         if second is None:
             self.append(first, nan_as_null=nan_as_null)

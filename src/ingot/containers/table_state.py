@@ -178,8 +178,12 @@ class TableState:
     @property
     def rows(self) -> int:
         """The number of rows: the length of every column."""
-        for name in self._leaves:
-            return self.schema(name).shape[0]
+        leaves = self._found
+        # Columns are made when they are needed, and the first one is enough here.
+        found = _leaves(self.table.columns, "") if leaves is None else iter(leaves.items())
+        for name, node in found:
+            known = name in self._engines
+            return self.schema(name).shape[0] if known else node.schema.shape[0]
         return 0
 
     @property

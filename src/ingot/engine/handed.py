@@ -35,6 +35,8 @@ Ints: TypeAlias = NDArray[np.int64]
 
 # About how much memory the bytes of one chunk take beside themselves.
 _CHUNK_BYTES: Final = 512
+# How many bytes are encoded by one call into the kernel, which uses its memory again for the next.
+_ENCODED_BYTES: Final = 16 << 20
 
 
 def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list["native.HeldChunk"]:
@@ -144,7 +146,7 @@ class HandedLayout:
     possible. `kernel` is the layout to which the bytes are handed.
     """
 
-    __slots__ = ("_before", "_fetch", "_grid", "_schema", "kernel", "parts", "window")
+    __slots__ = ("_before", "_encoded", "_fetch", "_grid", "_schema", "kernel", "parts", "window")
 
     def __init__(
         self,
@@ -163,6 +165,7 @@ class HandedLayout:
         size = math.prod(self._schema.chunks) * self._schema.dtype.itemsize
         # About how many bytes of decoded chunks one call into the kernel covers.
         self.window = max(1, options.limits.window_bytes // max(size, _CHUNK_BYTES))
+        self._encoded = min(self.window, max(1, _ENCODED_BYTES // max(size, _CHUNK_BYTES)))
 
     def read(
         self,
@@ -224,8 +227,8 @@ class HandedLayout:
             return
         touched = self._touched(axes)
         count = math.prod(map(len, touched))
-        for first in range(0, count, self.window):
-            last = min(first + self.window, count)
+        for first in range(0, count, self._encoded):
+            last = min(first + self._encoded, count)
             places = _places(np.arange(first, last), touched)
             whole = np.logical_and.reduce(
                 [axis.whole(place) for axis, place in zip(touched, places, strict=True)]

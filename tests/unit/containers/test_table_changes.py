@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 
 import ingot
@@ -68,6 +70,47 @@ def test_appending_what_does_not_fit_changes_nothing(place: Place) -> None:
     assert content(place) == before
     table.append(good | {"a": [1.0]})
     assert table["a"][:].tolist() == [1, 1]
+
+
+def test_iterators_of_rows_and_of_blocks_are_appended_by_one_commit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingot.containers.ingest._STREAM_ROWS", 4)
+    table = make(place, {"a": np.zeros(0, "i4"), "b": np.zeros(0, "U3")})
+
+    def rows() -> Iterator[Any]:
+        for number in range(6):
+            yield (number, f"r{number}") if number % 2 else {"b": f"r{number}", "a": number}
+        yield np.array([(6, "r6"), (7, "r7")], [("a", "i4"), ("b", "U3")])
+        yield pyarrow.record_batch({"a": [8], "b": ["r8"]})
+        yield (9, "r9")
+
+    table.append(rows())
+    right = {"a": np.arange(10, dtype="i4"), "b": np.array([f"r{n}" for n in range(10)], "U3")}
+    assert_holds(table, right)
+    table.append(iter([]))
+    assert_holds(table, right)
+
+    def failing() -> Iterator[Any]:
+        yield from [(number, "x") for number in range(9)]
+        raise ZeroDivisionError("no more rows")
+
+    before = content(place)
+    with pytest.raises(ZeroDivisionError):
+        table.append(failing())
+    with pytest.raises(ValueError, match="row 1 does not have one value"):
+        table.append(iter([(1, "x"), (2, "y", 3)]))
+    with pytest.raises(ValueError, match="cannot hold"):
+        table.append(iter([(number, "x") for number in range(9)] + [(1.5, "x")]))
+    assert content(place) == before
+    assert_holds(table, right)
+
+
+def test_a_single_row_that_is_no_list_of_rows_is_named(place: Place) -> None:
+    table = make(place, {"a": np.zeros(0, "i4"), "b": np.zeros(0, "U3")})
+    with pytest.raises(ValueError, match="row 0 is 1, and not a row of a, b; rows are given as a"):
+        table.append((1, "x"))
+    assert len(table) == 0
 
 
 def test_small_appends_add_up(place: Place) -> None:

@@ -29,8 +29,9 @@ from ingot.compat.bcolz.defaults import options, stages
 from ingot.compat.bcolz.expressions import bound
 from ingot.containers.array import Array
 from ingot.dtypes import DType
+from ingot.native import iterators
 
-__all__ = ["carray", "chunk"]
+__all__ = ["as_column", "carray", "chunk"]
 
 _OBJECT: Final = np.dtype(object)
 _LARGEST_TYPE: Final = 255
@@ -41,6 +42,8 @@ _GROUP_BYTES: Final = 4 << 20
 _FIRST_ROWS: Final = 64
 # Blocks that are iterated over: long enough for all threads, short enough for the caches.
 _BLOCK_BYTES: Final = 1 << 20
+# So many of them where the same memory takes one after the other.
+_FILLED_BLOCKS: Final = 4
 _CACHED_BYTES: Final = 64 << 10
 _MEMORY_FORMATS: Final = frozenset("?bBhHiIlLqQfd")
 _FILTERS: Final[Mapping[int, list[Any]]] = {0: [], 1: ["shuffle"], 2: ["bitshuffle"]}
@@ -119,7 +122,7 @@ class _Chunks(Sequence[chunk]):
 class _Rows(chain[Any]):
     """An iterator over rows; it also has what the carray has, as iterators of bcolz do."""
 
-    source: "carray"
+    source: "carray | None"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.source, name)
@@ -241,6 +244,7 @@ class carray:
         self._buffer = np.empty((0, *atom.shape), atom.base)
         self._simple = not atom.shape and atom.base.kind in "biufSU"
         self._plain = None if atom.shape else atom.base
+        self.letter = "" if atom.shape or not atom.isnative else atom.base.char
 
     def _create_on_disk(self, items: NDArray[Any]) -> None:
         assert self._rootdir is not None
@@ -612,22 +616,41 @@ class carray:
 
     # Iterating -----------------------------------------------------------------------------------
 
-    def _block_rows(self) -> int:
+    @property
+    def block_rows(self) -> int:
+        """The rows that an iterator reads at a time: whole chunks."""
         rows = max(1, _BLOCK_BYTES // self.atomsize)
         return max(self._chunklen, rows // self._chunklen * self._chunklen)
 
     def _blocks(self, start: int, stop: int, step: int = 1) -> Iterator[NDArray[Any]]:
         """Yield the rows of a range, block by block."""
-        rows = self._block_rows()
+        rows = self.block_rows
         while start < stop:
             # Blocks end where chunks end, so that none is decoded twice.
             end = min((start // rows + 1) * rows, stop)
             yield self._slice(slice(start, end, step))
             start += -(-(end - start) // step) * step
 
+    def _filled(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Yield the rows of a range block by block, all in the same memory.
+
+        New memory for each block takes the system nearly as long as decoding.
+        """
+        rows = _FILLED_BLOCKS * self.block_rows
+        room = np.empty(min(rows, max(0, stop - start)), self._dtype.base)
+        while start < stop:
+            end = min((start // rows + 1) * rows, stop)
+            block = room[: end - start]
+            if end <= self._stored and self._array is not None:
+                self._array.read(slice(start, end), out=block)
+            else:
+                block[:] = self._rows(start, end)
+            yield block
+            start = end
+
     def _masked(self, mask: Any) -> Iterator[tuple[int, NDArray[Any], NDArray[np.bool_]]]:
         """Yield the first row, the rows and the mask of blocks in which a mask is true."""
-        rows, length = self._block_rows(), self.len
+        rows, length = self.block_rows, self.len
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             chosen = mask[start:stop]
@@ -649,7 +672,7 @@ class carray:
         step: int = 1,
         limit: int | None = None,
         skip: int = 0,
-    ) -> _Rows:
+    ) -> Iterator[Any]:
         """Iterate over the rows of a range; skip some at first, and end after `limit`."""
         if step <= 0:
             raise NotImplementedError("step param can only be positive")
@@ -657,10 +680,10 @@ class carray:
         start += skip * step
         if limit is not None:
             stop = min(stop, start + limit * step)
-        rows = _Rows.from_iterable(map(_items, self._blocks(start, stop, step)))
-        assert isinstance(rows, _Rows)
-        rows.source = self
-        return rows
+        native = iterators()
+        if native is not None and step == 1 and not self._dtype.shape and _is_plain(self._dtype):
+            return native.iterate_items(self._filled(start, stop), self)
+        return _iterated(self._blocks(start, stop, step), self)
 
     def where(self, boolarr: Any, limit: int | None = None, skip: int = 0) -> Iterator[Any]:
         """Iterate over the rows where an array of booleans is true."""
@@ -673,7 +696,7 @@ class carray:
         if len(boolarr) != self.len:
             raise ValueError("`boolarr` must be of the same length than ``self``")
         found = (rows[chosen] for _, rows, chosen in self._masked(boolarr))
-        return _limited(chain.from_iterable(map(_items, found)), limit, skip)
+        return _limited(_iterated(found), limit, skip)
 
     def wheretrue(self, limit: int | None = None, skip: int = 0) -> Iterator[int]:
         """Iterate over the numbers of the rows that are true."""
@@ -681,10 +704,13 @@ class carray:
             raise ValueError("`self` is not an array of booleans")
         if self.ndim > 1:
             raise NotImplementedError("`self` is not unidimensional")
-        starts, rows = range(0, self.len, self._block_rows()), self._blocks(0, self.len)
+        native = iterators()
+        if native is not None:
+            return _limited(native.iterate_true(self._filled(0, self.len)), limit, skip)
+        starts, rows = range(0, self.len, self.block_rows), self._blocks(0, self.len)
         pairs = zip(starts, rows, strict=True)
         found = (np.flatnonzero(block) + start for start, block in pairs)
-        return _limited(chain.from_iterable(map(_items, found)), limit, skip)
+        return _limited(_iterated(found), limit, skip)
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -1071,11 +1097,38 @@ def _as_objects(array: Any, items: NDArray[Any]) -> NDArray[Any]:
     return items if items.ndim == 1 else _object_array(list(items))
 
 
+def as_column(block: NDArray[Any]) -> Any:
+    """Return a block as the iterators of the kernel take it; rows of several axes stay arrays.
+
+    >>> [as_column(np.array(each)) for each in ([1, 2], ["a", "b"], [[1, 2]])]
+    [array([1, 2]), ['a', 'b'], [array([1, 2])]]
+    """
+    if block.ndim > 1:
+        return list(block)
+    return np.ascontiguousarray(block) if _is_plain(block.dtype) else block.tolist()
+
+
+def _is_plain(dtype: DType) -> bool:
+    """Return whether a buffer of such items says by one letter what they are."""
+    return dtype.char in _MEMORY_FORMATS and dtype.isnative
+
+
+def _iterated(blocks: Iterator[NDArray[Any]], source: carray | None = None) -> Iterator[Any]:
+    """Return an iterator over the items of blocks, as objects of Python."""
+    native = iterators()
+    if native is not None:
+        return native.iterate_items(map(as_column, blocks), source)
+    rows = _Rows.from_iterable(map(_items, blocks))
+    assert isinstance(rows, _Rows)
+    rows.source = source
+    return rows
+
+
 def _items(block: NDArray[Any]) -> Iterable[Any]:
     """Return the items of a block as Python's own; rows of several axes are arrays."""
     if block.ndim > 1:
         return block
-    if block.dtype.char in _MEMORY_FORMATS and block.dtype.isnative:
+    if _is_plain(block.dtype):
         return memoryview(block)  # type: ignore[arg-type]
     return block.tolist()  # type: ignore[no-any-return]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ingot import api
 from ingot.compat.bcolz.arrayprint import array2string, human_readable_size
 from ingot.compat.bcolz.attrs import attrs as attributes
-from ingot.compat.bcolz.carray_ext import carray
+from ingot.compat.bcolz.carray_ext import as_column, carray
 from ingot.compat.bcolz.chunked_eval import evaluated
 from ingot.compat.bcolz.conversion import to_ndarray
 from ingot.compat.bcolz.defaults import cparams as parameters
@@ -30,6 +30,7 @@ from ingot.compat.bcolz.expressions import BoundExpression, Names, bound
 from ingot.containers.decoded_column import DecodedColumn
 from ingot.containers.table import Table
 from ingot.interop import hdf5, pandas
+from ingot.native import iterators
 
 __all__ = ["ROOTDIRS", "cols", "ctable", "row_blocks"]
 
@@ -40,6 +41,12 @@ _IDENTIFIER: Final = re.compile(r"^[^\d\W]\w*$", re.UNICODE)
 _SEPARATORS: Final = re.compile(r"^\s+|\s*,\s*|\s+$")
 # How much of a table on disk is in memory while it is created or copied.
 _GROUP_BYTES: Final = 32 << 20
+# The types of columns that take any integer of 64 bits, and the integers.
+_TAKE_INTEGERS: Final = ("l", "d")
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
+# Rows that are numbered at a time where nothing but their numbers is asked for.
+_NUMBERED_ROWS: Final = 1 << 17
 
 
 class cols:
@@ -322,18 +329,18 @@ class ctable:
 
     def _append_values(self, values: Sequence[Any]) -> bool:
         """Append one row of numbers to a table in memory; return whether it was one."""
-        columns = [self.cols._cols[name] for name in self.cols.names]
+        known = self.cols._cols
+        columns = [known[name] for name in self.cols.names]
         if len(values) != len(columns):
             return False
         for column, value in zip(columns, values, strict=True):
             # Numbers always fit into columns of floats, and integers into those of 64 bits, so
             # that no column gets a value that another one refuses.
-            kind = column.dtype.char
-            if not (type(value) is float and kind == "d") and not (
-                type(value) is int and kind in "dl" and -(2**63) <= value < 2**63
-            ):
-                return False
-            if column.ndim > 1:
+            kind, letter = type(value), column.letter
+            if kind is float:
+                if letter != "d":
+                    return False
+            elif kind is not int or letter not in _TAKE_INTEGERS or not _LEAST <= value <= _MOST:
                 return False
         for column, value in zip(columns, values, strict=True):
             column.append(value)
@@ -668,7 +675,15 @@ class ctable:
         self, blocks: Iterable[list[NDArray[Any]]], names: Sequence[str], out_flavor: Any
     ) -> Iterator[Any]:
         """Return an iterator of rows in a flavour."""
-        rows = chain.from_iterable(zip(*map(_python, each), strict=True) for each in blocks)
+        native = iterators()
+        if native is not None:
+            columns = ([as_column(part) for part in each] for each in blocks)
+            row = _row_type(names, out_flavor)
+            if row is not None:
+                return native.iterate_rows(columns, row)
+            rows: Iterator[Any] = native.iterate_rows(columns)
+        else:
+            rows = chain.from_iterable(zip(*map(_python, each), strict=True) for each in blocks)
         return _flavoured(rows, names, out_flavor, self._dtype_of(names))
 
     def __iter__(self) -> Iterator[Any]:
@@ -692,13 +707,22 @@ class ctable:
         start += skip * step
         if limit is not None:
             stop = min(stop, start + limit * step)
-        columns: list[Iterable[Any]] = [
-            range(start, stop, step)
-            if name == "nrow__"
-            else self.cols[name].iter(start, stop, step)
-            for name in names
-        ]
-        return _flavoured(zip(*columns, strict=True), names, out_flavor, self._dtype_of(names))
+        return self._rows(self._blocks(names, start, stop, step), names, out_flavor)
+
+    def _blocks(
+        self, names: Sequence[str], start: int, stop: int, step: int
+    ) -> Iterator[list[NDArray[Any]]]:
+        """Yield columns of the rows of a range, block by block."""
+        columns = {name: self.cols[name] for name in names if name != "nrow__"}
+        # The longest block of a column ends where chunks of all columns end, as a rule.
+        rows = max((each.block_rows for each in columns.values()), default=_NUMBERED_ROWS)
+        while start < stop:
+            end = min((start // rows + 1) * rows, stop)
+            yield [
+                columns[name][start:end:step] if name in columns else np.arange(start, end, step)
+                for name in names
+            ]
+            start += -(-(end - start) // step) * step
 
     # Items ---------------------------------------------------------------------------------------
 
@@ -907,11 +931,18 @@ def _python(column: NDArray[Any]) -> Iterable[Any]:
     return column if column.ndim > 1 else column.tolist()
 
 
+def _row_type(names: Sequence[str], out_flavor: Any) -> Any:
+    """Return the type of rows in a flavour that has names for items; None in others."""
+    if out_flavor is namedtuple or out_flavor == "namedtuple":
+        return namedtuple("row", names)
+    return None
+
+
 def _flavoured(
     rows: Iterator[Any], names: Sequence[str], out_flavor: Any, dtype: np.dtype[Any]
 ) -> Iterator[Any]:
-    if out_flavor is namedtuple or out_flavor == "namedtuple":
-        row: Any = namedtuple("row", names)  # type: ignore[misc]
+    row = _row_type(names, out_flavor)
+    if row is not None:
         # What `row._make` does, without its check of the length.
         return map(partial(tuple.__new__, row), rows)
     if out_flavor is np.ndarray or out_flavor == "ndarray":
