@@ -120,11 +120,15 @@ class CategoryType:
         kind = self.extended(_items(new, self.words.dtype)) if new else self
         return kind, np.array([kind.codes[word] for word in words], np.int64)
 
-    def check(self, codes: NDArray[Any], where: str = "categories") -> None:
-        """Refuse codes that are the number of no word."""
-        if codes.size and (codes.min() < -1 or codes.max() >= len(self.words)):
+    def check(self, codes: NDArray[Any], where: str = "categories") -> bool:
+        """Refuse codes that are the number of no word; return whether one is that of a null."""
+        if not codes.size:
+            return False
+        least = codes.min()
+        if least < -1 or codes.max() >= len(self.words):
             wrong = codes[(codes < -1) | (codes >= len(self.words))][0]
             raise CorruptionError(f"{where}: the code {wrong} of {len(self.words)} words")
+        return bool(least < 0)
 
     def decoded(self, codes: NDArray[Any]) -> NDArray[Any] | NullableArray | RaggedArray:
         """Return the words of codes."""

@@ -816,9 +816,7 @@ def _of_logical(pyarrow: Any, name: str, column: LogicalArray) -> Any:
 
 
 def _of_categories(pyarrow: Any, name: str, codes: NDArray[Any], kind: CategoryType) -> Any:
-    kind.check(codes, f"column {name!r}")
-    valid = codes >= 0
-    known = None if valid.all() else valid
+    known = codes >= 0 if kind.check(codes, f"column {name!r}") else None
     own = pyarrow.from_numpy_dtype(codes.dtype)
     indices = _of_buffers(pyarrow, own, len(codes), known, pyarrow.py_buffer(codes))
     return pyarrow.DictionaryArray.from_arrays(

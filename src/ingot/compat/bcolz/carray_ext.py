@@ -472,7 +472,8 @@ class carray:
         count = max(0, -(-(stop - start) // step))
         rows = np.empty((count, *self._dtype.shape), self._dtype.base)
         below = -(-(stored - start) // step)
-        rows[:below] = self._array[start:stored:step]
+        # Straight into its place: a copy would take new memory for all of it.
+        self._array.read(slice(start, stored, step), out=rows[:below])
         first = start + below * step - stored
         rows[below:] = self._buffer[first : stop - stored : step]
         return rows
@@ -780,7 +781,9 @@ class carray:
         room = len(self._buffer)
         if rows > room:
             most = self._group + self._chunklen
-            grown = max(rows, min(most, max(_FIRST_ROWS, 8 * room)))
+            # Memory that is not written yet costs nothing, and growing it step by step copies.
+            expected = self.expectedlen - self._stored
+            grown = max(rows, min(most, max(_FIRST_ROWS, 8 * room, expected)))
             buffer = np.empty((grown, *self._dtype.shape), self._dtype.base)
             buffer[: self._count] = self._buffer[: self._count]
             self._buffer = buffer
