@@ -69,7 +69,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 43
+ABI = 44
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
