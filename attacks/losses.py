@@ -275,19 +275,25 @@ def killed(library: Contestant, place: str, rng: random.Random) -> Tally:
     receive, send = os.pipe()
     child = os.fork()
     if not child:
-        silence()
-        array, value = library.open(place), 0
-        while True:
-            value += 1
-            array[...] = value
-            if value == 1:
-                os.write(send, b"1")
-    os.read(receive, 1)
-    time.sleep(rng.random() * 0.3)
-    os.kill(child, signal.SIGKILL)
+        try:
+            silence()
+            array, value = library.open(place), 0
+            while True:
+                value += 1
+                array[...] = value
+                if value == 1:
+                    os.write(send, b"1")
+        finally:
+            os._exit(1)
+    os.close(send)
+    begun = os.read(receive, 1)
+    if begun:
+        time.sleep(rng.random() * 0.3)
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(receive)
-    os.close(send)
+    if not begun:
+        return Tally(0, 0)  # The first assignment ended with an error: nothing was acknowledged.
     found = library.read(place)
     return Tally(int(found.size == 0 or (found != found.flat[0]).any()), 1)
 

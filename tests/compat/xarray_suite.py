@@ -1,5 +1,6 @@
 """The store class on which xarray's own tests of storage are run; see `test_xarray_suite`."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -21,3 +22,7 @@ class TestIngot(CFEncodedBase):  # type: ignore[misc]
     def open(self, path: Any, **settings: Any) -> Iterator[Any]:
         with xarray.open_dataset(path, engine=IngotBackendEntrypoint, **settings) as dataset:
             yield dataset
+
+    def test_load_async(self) -> None:
+        # The test itself, without a plugin that runs coroutines.
+        asyncio.run(super().test_load_async())

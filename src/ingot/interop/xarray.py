@@ -6,6 +6,7 @@ Nothing is read before values are asked for: a selection of xarray becomes one s
 own engine for Zarr, and xarray decodes them by the CF conventions.
 """
 
+import asyncio
 import base64
 import os
 import struct
@@ -237,7 +238,18 @@ class IngotAccessor:
         )
 
 
-class LazyArray(BackendArray):  # type: ignore[misc]
+class _ReadInAThread(BackendArray):  # type: ignore[misc]
+    """What xarray awaits (`load_async`) is read in a thread, so that the event loop goes on."""
+
+    __slots__ = ()
+
+    async def async_getitem(self, key: Any) -> NDArray[Any]:
+        """Return what the array has at a key of xarray."""
+        values: NDArray[Any] = await asyncio.to_thread(self.__getitem__, key)
+        return values
+
+
+class LazyArray(_ReadInAThread):
     """An array that xarray reads selections of.
 
     It stays of the shape and type that it was opened with. If another writer makes it shorter, or
@@ -314,7 +326,7 @@ class LazyArray(BackendArray):  # type: ignore[misc]
         return made
 
 
-class LazyItems(BackendArray):  # type: ignore[misc]
+class LazyItems(_ReadInAThread):
     """Variable-length items that xarray reads selections of, as objects; a null is None.
 
     >>> import ingot

@@ -1,9 +1,11 @@
 """xarray opens by Ingot's engine what it opens by its own, and the formats that it has none for."""
 
+import asyncio
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -467,6 +469,7 @@ def test_datasets_are_pickled_by_their_paths(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
+import threading
 import xarray as xr
 from ingot.interop.xarray import IngotBackendEntrypoint
 
@@ -492,6 +495,26 @@ def test_processes_of_dask_read_by_themselves(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.stdout == "499500\n", done.stderr
+
+
+def test_values_are_awaited_without_holding_up_the_event_loop(tmp_path: Path) -> None:
+    root = ingot.group(tmp_path / "a.zarr")
+    root.array("a", np.arange(12).reshape(3, 4), dimension_names=["x", "y"])
+    readers = []
+
+    async def load() -> Any:
+        found = opened(tmp_path / "a.zarr")["a"][1:, [0, 2]]
+        return (await found.load_async()).values
+
+    def read(lazy: LazyArray, key: Any) -> Any:
+        readers.append(threading.current_thread())
+        return LazyArray._outer(lazy, key.tuple)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LazyArray, "__getitem__", read)
+        assert asyncio.run(load()).tolist() == [[4, 6], [8, 10]]
+    assert readers
+    assert threading.main_thread() not in readers
 
 
 def test_opening_writes_nothing(tmp_path: Path) -> None:
