@@ -8,6 +8,7 @@ import argparse
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, get_args, get_origin
 
 from ingot.cli.parameters import Argument, BadParameter, Option
@@ -138,7 +139,7 @@ def _add(parameter: _Parameter, group: "argparse._ArgumentGroup") -> None:
             parameter.name,
             nargs=many if parameter.is_list else one,
             default=default,
-            type=parameter.kind,
+            type=_place if parameter.kind is Path else parameter.kind,
             metavar=metavar,
             help=_help(declared.help, parameter),
         )
@@ -166,6 +167,26 @@ def _add(parameter: _Parameter, group: "argparse._ArgumentGroup") -> None:
         metavar=declared.metavar or _metavar(parameter.kind),
         help=_help(declared.help, parameter),
     )
+
+
+class _Address(str):
+    """An address, such as "s3://bucket/a.zarr", with what commands ask of a path besides its text.
+
+    >>> _Address("s3://bucket/a.zarr").name
+    'a.zarr'
+    """
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.rstrip("/").rpartition("/")[2]
+
+
+def _place(text: str) -> Path | _Address:
+    """Return the path or the address that a text spells: a path would lose one of two slashes."""
+    return _Address(text) if "://" in text else Path(text)
 
 
 def _help(text: str, parameter: _Parameter) -> str:

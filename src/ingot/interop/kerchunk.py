@@ -78,6 +78,11 @@ def references(
     >>> folder.cleanup()
     """
     opened = api.open(path, options=options)
+    if "://" in os.fspath(path):
+        raise UnsupportedError(
+            f"{os.fspath(path)}: references are made where the files are; `url` says where readers "
+            "find them"
+        )
     with opened.snapshot():
         if opened._unfinished:
             raise UnsupportedError(

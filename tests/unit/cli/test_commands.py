@@ -2,12 +2,15 @@
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import ingot
 from ingot.cli.commands import COMMANDS
 from tests.command import invoke
 
@@ -107,3 +110,17 @@ def test_bash_completes_commands_and_options():
     assert completed(["ingot", "do"]) == ["doctor"]
     assert completed(["ingot", "doctor", "--j"]) == ["--json"]
     assert completed(["ingot", "doctor", "x"]) == []
+
+
+def test_commands_take_addresses(tmp_path):
+    url = f"memory://{secrets.token_hex(6)}"
+    ingot.group(f"{url}/g.zarr").array("x", np.arange(3))
+    assert f"{url}/g.zarr/x" in invoke("ls", f"{url}/g.zarr").stdout
+    assert invoke("head", f"{url}/g.zarr/x").stdout.split("\n")[1] == "[0 1 2]"
+    done = invoke("convert", f"{url}/g.zarr/x", tmp_path / "x.bcolz")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert invoke("convert", tmp_path / "x.bcolz", f"{url}/y.zarr").exit_code == 0
+    assert ingot.open(f"{url}/y.zarr")[:].tolist() == [0, 1, 2]
+    assert invoke("export", f"{url}/y.zarr", tmp_path / "y.npy").exit_code == 0
+    assert np.load(tmp_path / "y.npy").tolist() == [0, 1, 2]
+    assert f"{url}/none.zarr: no such file" in invoke("info", f"{url}/none.zarr").stderr

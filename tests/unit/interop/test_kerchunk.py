@@ -186,3 +186,9 @@ def test_headers_that_lie_are_refused(tmp_path: Path) -> None:
         references(tmp_path / "a")
     file.unlink()
     assert read(references(tmp_path / "a"))[20:].tolist() == [0] * 20
+
+
+def test_addresses_are_refused_with_the_reason() -> None:
+    ingot.array([1, 2], "memory://references/x.bcolz")
+    with pytest.raises(UnsupportedError, match="references are made where the files are"):
+        references("memory://references/x.bcolz")

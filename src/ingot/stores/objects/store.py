@@ -35,6 +35,7 @@ from ingot.stores.objects.client import (
 from ingot.stores.objects.pace import Pace, pace_of
 from ingot.stores.objects.ranges import ObjectRange, cut, spans_of
 from ingot.stores.objects.record import State, StoredRecord
+from ingot.stores.objects.steady import SteadyView
 from ingot.stores.objects.turn import ObjectTurn
 from ingot.stores.objects.url import ObjectURL
 from ingot.stores.store import (
@@ -280,15 +281,26 @@ class ObjectStore:
     def pin(self) -> Iterator[Store]:
         """Give the committed state; writers wait until the block ends.
 
-        `LockedError` where the store is opened for reading: that makes no writer wait.
+        Where the store is opened for reading no writer waits: reads raise `LockedError` once the
+        state has changed.
         """
-        if not self._writable:
-            raise LockedError(
-                f"{self.location}: writers change the data faster than it is read, and a reader "
-                "cannot make them wait"
-            )
-        with ObjectTurn(self):
+        if self._writable:
+            with ObjectTurn(self):
+                yield self
+        elif self.unchanging:
             yield self
+        else:
+            # What was fetched ahead may be of an earlier state.
+            self._ahead = self._renamed = None
+            record = self.stored_now().record
+            number = None if record is None else record.sequence
+
+            def is_same() -> bool:
+                now = self.stored_now().record
+                return number == (None if now is None else now.sequence)
+
+            journal = None if record is None else record.journal
+            yield SteadyView(self if journal is None else Overlay(self, journal), is_same)
 
     def writing(self, *, durability: Durability = "full") -> ObjectTurn:
         """Return a turn to write; an acknowledged request is durable."""
