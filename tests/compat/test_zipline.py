@@ -17,7 +17,15 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-zipline"
 PYTHON = ENVIRONMENT / "bin" / "python"
 SOURCES = ENVIRONMENT / "sources"
-NEEDED = ["zipline-reloaded", "numcodecs", "parameterized", "pytest", "pyyaml", "responses"]
+NEEDED = [
+    "zipline-reloaded",
+    "numcodecs",
+    "parameterized",
+    "pytest",
+    "pyyaml",
+    "responses",
+    "testfixtures",
+]
 MINUTES = 30
 
 TESTS = [
@@ -78,8 +86,10 @@ def sources() -> Path:
 @pytest.mark.parametrize(("file", "chosen", "least"), TESTS)
 def test_zipline_passes_its_own_tests(file: str, chosen: str, least: int, sources: Path) -> None:
     package = str(ROOT / "src")
+    # zipline's own options name plugins that these tests do not need.
+    options = ("-o", "addopts=", "-q", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [PYTHON, "-c", RUNNER, package, "-q", "-p", "no:cacheprovider", file, "-k", chosen],
+        [PYTHON, "-c", RUNNER, package, *options, file, "-k", chosen],
         cwd=sources,
         env={**os.environ, "PYTHONPATH": ""},
         capture_output=True,
