@@ -612,7 +612,7 @@ class CheckRun:
                 if isinstance(store, LocalStore):
                     store.check_journal()
             except (IngotError, OSError) as error:
-                problem = f"the journal of a commit is damaged: {_text(error)}"
+                problem = f"the journal or the log is damaged: {_text(error)}"
                 self._add(Finding(name, "journal", problem, lost="a commit", repair=_SET_ASIDE))
             else:
                 if pending:
@@ -646,7 +646,7 @@ class CheckRun:
         self.findings.append(finding)
 
 
-_SET_ASIDE: Final = "set the journal aside; the dataset is then as the files have it"
+_SET_ASIDE: Final = "set it aside; the dataset is then as the files have it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,13 @@ class _Mending:
         mended = [each for each in found if each.kind in ("journal", "commit", "staged")]
         if not mended:
             return
-        journal = getattr(place.store, "journal_path", None)
-        if journal is not None and any(each.kind == "journal" for each in mended):
-            keeper.set_aside(journal)
+        if any(each.kind == "journal" for each in mended):
+            for path in (
+                getattr(place.store, "journal_path", None),
+                getattr(place.store, "log_path", None),
+            ):
+                if path is not None and os.path.lexists(path):
+                    keeper.set_aside(path)
         recover: Callable[[], None] | None = getattr(place.store, "recover", None)
         if recover is not None:
             recover()

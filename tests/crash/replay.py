@@ -1,8 +1,8 @@
 """What a process really asked the system to do, as steps of a `Disk`.
 
 Knows the log of strace, and which system calls change files. Whatever else could change one is an
-error: a call that is not understood must not be a hole in a proof. The lock file is left out, since
-it is never synced and nothing of it needs to last.
+error: a call that is not understood must not be a hole in a proof. Of the lock file only the name
+of a log counts: nothing else of it needs to last.
 
 As a program it is what is watched: it takes the steps of a scenario on real files, and says after
 each of them that it is done.
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.formats.varlen import ragged as varlen_ragged
 from ingot.stores import LocalStore, Store
+from ingot.stores.local import log, store
 from ingot.testing import Disk, Scenario
 from tests.crash import bloscpack_scenarios, item_scenarios, table_scenarios
 from tests.crash.arrays import append, assign, describe, numbered, resize, scenario
@@ -107,6 +108,24 @@ def _changed_texts() -> Scenario:
     )
 
 
+@cache
+def _logged_array() -> Scenario:
+    """Several chunks again and again, so that all is in a log, and one chunk between them."""
+    return scenario(
+        numbered(12),
+        assign(slice(1, 11), 77),
+        assign(slice(2, 10), 78),
+        assign(slice(0, 9), 79),
+        assign(slice(3, 12), 81),
+        assign(slice(6, 7), 80),
+        assign(slice(1, 9), 82),
+        describe(a=1),
+        format="blsk",
+        chunks=4,
+        superchunksize=2,
+    )
+
+
 LAYOUTS: dict[str, Callable[[], Scenario]] = {
     **{layout: partial(_changed_array, layout) for layout in ARRAYS},
     "bloscpack": _changed_bloscpack,
@@ -114,6 +133,7 @@ LAYOUTS: dict[str, Callable[[], Scenario]] = {
     "items in bcolz": partial(_changed_items, "bcolz"),
     "items in blsk": partial(_changed_items, "blsk"),
     "texts in blsk": _changed_texts,
+    "a log": _logged_array,
 }
 """One of every kind of change, one after the other, by what is changed."""
 
@@ -155,6 +175,9 @@ class Call(NamedTuple):
     result: str
     place: str
 
+
+# Where the lock file says whether the files hold what a log says, and names the log.
+_LOG_AT = 25
 
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)\)\s+= (-?\d+|\?)(?:<([^>]*)>)?.*")
 _CUT = re.compile(r"(\d+)\s+(\w+\(.*?),? ?<unfinished \.\.\.>")
@@ -204,7 +227,7 @@ def _step(call: Call, root: str, positions: dict[str, int]) -> Step | None:
     if name in WRITES or name in SYNCS:
         key = _below(root, _path(arguments[0]))
         if key is None:
-            return None
+            return _naming(call, root)
         if name in SYNCS:
             return _synced(key, whole=name == "syncfs")
         if name == "ftruncate":
@@ -222,6 +245,25 @@ def _step(call: Call, root: str, positions: dict[str, int]) -> Step | None:
     if name == "mmap" and "PROT_WRITE" in arguments[2] and "MAP_SHARED" in arguments[3]:
         assert root not in _text(arguments[4]), call
     return None
+
+
+def _naming(call: Call, root: str) -> Step | None:
+    """Return the step that names a log in the lock file, or forgets one; None for another."""
+    if _path(call.arguments[0]) != f"{root}/.lock" or call.name != "pwrite64":
+        return None
+    if int(call.arguments[3]) != _LOG_AT:
+        return None
+    name = _data(call.arguments[1])[1:].hex()
+
+    def step(disk: Disk) -> None:
+        lock = disk.lock(".lock", 0, sync=True)
+        if name.strip("0"):
+            lock.name_log(name)
+        else:
+            lock.forget_log()
+        lock.release()
+
+    return step
 
 
 def _creation(key: str) -> Step:
@@ -293,6 +335,12 @@ if __name__ == "__main__":
     # Short files grow in place, as long ones do.
     bloscpack_array._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
     varlen_ragged._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
+    if sys.argv[1] == "a log":
+        store.COMMITS_BEFORE_LOG = 0
+        log.LOG_SECTORS = 4  # type: ignore[misc]
+    # While a store lives, its log stays open.
+    kept = []
     for number, take in enumerate(LAYOUTS[sys.argv[1]]().steps):
-        take(LocalStore(sys.argv[2], writable=True))
+        kept.append(LocalStore(sys.argv[2], writable=True))
+        take(kept[-1])
         os.write(1, b"%d done\n" % number)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 import ingot
+from ingot.stores.local import commit, log, store
 from tests.blsk_reader import read
 from tests.kernels import needs_native
 from tests.property.array_life import ArrayLife, shapes, short
@@ -154,6 +155,33 @@ PLACES = [
     ("local", "python"),
     ("memory", "python"),
 ]
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a short log begun by the first commit that can go into one, and return their names."""
+    begun: list[str] = []
+
+    def begin(name: str, sectors: int) -> bytes:
+        begun.append(name)
+        return log.begin(name, sectors)
+
+    monkeypatch.setattr(store, "COMMITS_BEFORE_LOG", 0)
+    monkeypatch.setattr(log, "LOG_SECTORS", 8)
+    monkeypatch.setattr(commit, "begin_log", begin)
+    return begun
+
+
+@pytest.mark.parametrize(("place_name", "kernel_name"), PLACES[:2])
+@pytest.mark.parametrize("life", [BlskLife, BlskTableLife])
+def test_nothing_changes_while_a_log_is_open(
+    life: type[BlskLife | BlskTableLife], place_name: str, kernel_name: str, logs: list[str]
+) -> None:
+    machine = type("Life", (life,), {"place_name": place_name, "kernel_name": kernel_name})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=12, stateful_step_count=12, deadline=None)
+    )
+    assert logs
 
 
 @pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)

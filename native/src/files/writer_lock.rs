@@ -17,6 +17,8 @@ const LOCK_BYTES: usize = 256;
 const STAGER_AT: usize = LOCK_BYTES - 8;
 const SEQUENCE_AT: u64 = 8;
 const STATE_AT: usize = 24;
+/// Whether the files hold what the log says; its name follows.
+const WRITTEN_AT: usize = STATE_AT + 1;
 /// The mark of a version number during a switch.
 const SWITCHING: u64 = 1 << 63;
 
@@ -87,7 +89,10 @@ pub fn begin(
         return None;
     }
     bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
-    bytes[STATE_AT..32].fill(0);
+    if left.state == record.busy {
+        // The writer before died. Until the log is applied, readers look through it.
+        bytes[WRITTEN_AT] = 0;
+    }
     bytes[STATE_AT] = record.busy;
     bytes.get_mut(32..STAGER_AT)?.fill(0);
     bytes.get_mut(32..32 + record.holder.len())?.copy_from_slice(record.holder);
@@ -175,6 +180,7 @@ mod tests {
         bytes[8] = 7;
         bytes[16..24].copy_from_slice(RECORD.system);
         bytes[STATE_AT] = state;
+        bytes[WRITTEN_AT..32].copy_from_slice(b"\x01logged");
         bytes[40] = b'?';
         bytes[STAGER_AT] = 9;
         bytes
@@ -213,6 +219,11 @@ mod tests {
         std::fs::write(path.join(".commit"), b"").unwrap();
         let turn = begin_with(&record).unwrap();
         assert_eq!(turn.left, Left { sequence: 8, state: 2, stager: 9, journal: true });
+        assert_eq!(std::fs::read(path.join(".lock")).unwrap()[WRITTEN_AT..32], *b"\x01logged");
+        turn.release();
+        let turn = begin_with(&record).unwrap();
+        assert_eq!(turn.left.state, 3, "a writer died");
+        assert_eq!(std::fs::read(path.join(".lock")).unwrap()[WRITTEN_AT..32], *b"\x00logged");
         drop(copy);
         std::fs::remove_dir_all(&path).unwrap();
     }

@@ -7,7 +7,7 @@ from ingot.containers.conversion import Conversion
 from ingot.containers.handle import HandleProtocol
 from ingot.errors import ReadOnlyError
 from ingot.formats.format import Format
-from ingot.stores.versions import versioned
+from ingot.stores.versions import close_log, versioned
 
 __all__ = ["Dataset", "Mode"]
 
@@ -95,7 +95,10 @@ class Dataset(Generic[State]):
 
     def close(self) -> None:
         """Close the handle; after that it cannot be used. The members of a group can."""
+        store = self._handle.store
         self._handle.close(f"the {self._WORD} {'in memory' if self._path is None else self._path}")
+        if self._mode != "r":
+            close_log(store)
 
     def __enter__(self) -> Self:
         return self

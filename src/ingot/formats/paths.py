@@ -8,7 +8,7 @@ from ingot.stores.store import check_new_key, is_staged
 
 __all__ = ["above", "check_new", "joined", "normalised", "prefix"]
 
-_CONTROL_FILES: Final = frozenset({".commit", ".lock"})
+_CONTROL_FILES: Final = frozenset({".commit", ".lock", ".log"})
 
 
 def normalised(path: str) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "SWITCHING",
     "Copying",
     "KernelCommit",
+    "LogState",
     "SharedStore",
     "StagingStore",
     "StoreProbe",
@@ -39,6 +40,7 @@ __all__ = [
     "WriteTurn",
     "announce_staging",
     "attempts",
+    "close_log",
     "copied",
     "current_number",
     "discard",
@@ -76,6 +78,15 @@ class Version(NamedTuple):
     """A number that changes whenever the committed state may have changed."""
     settled: bool
     """Whether it is certain that no commit is half done."""
+
+
+class LogState(NamedTuple):
+    """What is known of the log of a store without reading it."""
+
+    name: str
+    """The name of the log that may be open; empty where there is none."""
+    written: bool
+    """Whether the store holds all that is committed, so that readers need no log."""
 
 
 class WriteTurn(Protocol):
@@ -466,6 +477,17 @@ def copied(store: Store, source: str, key: str) -> Edit:
     if data is None:
         raise NotFoundError(f"{store.location}: no key {source!r} to copy")
     return Put(key, data)
+
+
+def close_log(store: Store) -> None:
+    """Have a store close its log, if it keeps one and this program has appended to it.
+
+    >>> from ingot.stores import MemoryStore
+    >>> close_log(MemoryStore())
+    """
+    close: Callable[[], None] | None = getattr(store, "close_log", None)
+    if close is not None:
+        close()
 
 
 def announce_staging(store: Store, transaction: str) -> None:

@@ -199,7 +199,8 @@ class _Prover:
     def kill(self, disk: Disk, step: int, what: str) -> None:
         """Let the next writer go on after one was killed, with nothing lost and nothing synced."""
         self.proof.kills += 1
-        disk.state = LockState.BUSY if disk.state is not LockState.CLEAN else disk.state
+        if disk.state not in (LockState.CLEAN, LockState.LOGGED):
+            disk.state = LockState.BUSY
         allowed = {step, step + 1}
         seen = self.read(LocalStore(disk), what)
         if seen not in allowed:

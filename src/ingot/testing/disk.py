@@ -26,10 +26,11 @@ from ingot.stores.local.files import run_each, second_name
 from ingot.stores.local.lock import LockState, WriterLock
 from ingot.stores.local.steps import Progress, Step
 from ingot.stores.store import Buffer, Extent
-from ingot.stores.versions import SWITCHING, Version
+from ingot.stores.versions import SWITCHING, LogState, Version
 
 __all__ = ["Disk", "Image"]
 
+_SETTLED: Final = LockState.CLEAN, LockState.LOOSE, LockState.LOGGED
 _FOLDER: Final = -1
 _MOST_SUBSETS: Final = 7
 
@@ -43,6 +44,8 @@ class Image(NamedTuple):
 
     files: tuple[tuple[str, bytes], ...]
     folders: tuple[str, ...]
+    log: str = ""
+    """The log that the lock file names."""
 
 
 class Disk:
@@ -72,6 +75,10 @@ class Disk:
         self.after: Callable[[], None] | None = None
         self.state = state
         self.sequence = 1
+        self.log = ""
+        self.written = False
+        # The names of logs that may be those on the disk: to forget one is not synced.
+        self._logs: tuple[str, ...] = ("",)
         self.locked = False
         self.applying = False
         self.free: int | None = None
@@ -96,13 +103,16 @@ class Disk:
     @classmethod
     def of(cls, image: Image) -> "Disk":
         """Return the disk that a power cut left, after the system was restarted."""
-        return cls(dict(image.files), image.folders, LockState.UNKNOWN)
+        disk = cls(dict(image.files), image.folders, LockState.UNKNOWN)
+        disk.log, disk._logs = image.log, (image.log,)
+        return disk
 
     def copy(self) -> "Disk":
         """Return a copy of the disk, without `watch` and `after`."""
         twin = Disk(state=self.state)
         twin.sequence, twin.applying, twin.free = self.sequence, self.applying, self.free
         twin._transactions, twin._next = self._transactions, self._next
+        twin.log, twin.written, twin._logs = self.log, self.written, self._logs
         twin._contents, twin._lasting = dict(self._contents), dict(self._lasting)
         twin._names = {folder: dict(names) for folder, names in self._names.items()}
         twin._kept = {folder: dict(names) for folder, names in self._kept.items()}
@@ -129,7 +139,8 @@ class Disk:
         ]
         for chosen in product(*choices):
             kept = {**self._kept, **dict(zip(folders, chosen, strict=True))}
-            yield from self._filled(kept, contents)
+            for image in self._filled(kept, contents):
+                yield from (image._replace(log=log) for log in self._logs)
 
     def _filled(self, kept: Mapping[str, Names], most: int) -> Iterator[Image]:
         files: list[tuple[str, int]] = []
@@ -367,7 +378,11 @@ class Disk:
 
     def version(self, name: str) -> Version:
         """Return the version."""
-        return Version(self.sequence, self.state in (LockState.CLEAN, LockState.LOOSE))
+        return Version(self.sequence, self.state in _SETTLED)
+
+    def log_state(self, name: str) -> LogState:
+        """Return which log is named, and whether the files hold what it says."""
+        return LogState(self.log, self.written and self.sequence < SWITCHING)
 
     def announce_staging(self, name: str, wait: float) -> None:
         """Do nothing: only this process stages files."""
@@ -422,6 +437,8 @@ class _DiskLock:
         self._disk = disk
         self.found = disk.state
         disk.state = LockState.BUSY
+        disk.written = disk.written and self.found in _SETTLED
+        disk.sequence %= SWITCHING
 
     @property
     def sequence(self) -> int:
@@ -430,6 +447,24 @@ class _DiskLock:
     @property
     def held(self) -> None:
         return None
+
+    @property
+    def log(self) -> str:
+        return self._disk.log
+
+    def name_log(self, name: str) -> None:
+        if self._disk._step("name log"):
+            self._disk.log, self._disk.written = name, True
+            self._disk._logs = (name,)
+            self._disk._latest = "*"
+            self._disk._done()
+
+    def forget_log(self) -> None:
+        if self._disk._step("forget log"):
+            self._disk.log, self._disk.written = "", False
+            self._disk._logs = tuple({*self._disk._logs, ""})
+            self._disk._latest = "*"
+            self._disk._done()
 
     def advance(self, sequence: int, applying: bool) -> None:
         pass

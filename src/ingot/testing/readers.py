@@ -14,7 +14,7 @@ from ingot.errors import IngotError
 from ingot.stores.local.files import FileSystem
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent
-from ingot.stores.versions import Version
+from ingot.stores.versions import LogState, Version
 from ingot.testing.disk import Disk
 
 __all__ = ["Operation", "RememberedReader", "Respondent", "answer"]
@@ -125,6 +125,9 @@ class _Recorder:
 
     def version(self, name: str) -> Version:
         return cast(Version, self._ask("version", name))
+
+    def log_state(self, name: str) -> LogState:
+        return cast(LogState, self._ask("log_state", name))
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
         found = cast(tuple[bytes, ...] | None, self._ask("read", key, tuple(extents)))

@@ -89,7 +89,7 @@ _WIDEST: Final = 255
 class BcolzLayout:
     """The documents of a table: ``__rootdirs__`` names the columns, ``__attrs__`` describes it."""
 
-    taken: ClassVar[frozenset[str]] = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock"})
+    taken: ClassVar[frozenset[str]] = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock", ".log"})
     documents: ClassVar[tuple[str, str]] = ROOTDIRS, ATTRS
 
     def name_columns(self, columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:

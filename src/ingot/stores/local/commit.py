@@ -15,6 +15,11 @@ run as a whole unless a fact is needed in between; `steps` and `files` say how e
 5. The journal is applied, what it changed is synced, then it is removed.
 6. `cleanup`.
 
+A commit that only patches what is stored may go into the log instead of a journal (`log`), where
+its writer makes many of them: step 4 is one record behind the others and one sync, and in step 5
+the files are written without a sync. Before any other commit, the log is closed: what its records
+change is synced, and it is removed.
+
 The version number changes (`WriterLock.bump`) after the commit is decided and before anything is
 touched that a reader of the old state needs: all reads between two bumps fit together.
 """
@@ -28,6 +33,7 @@ from typing import Any, Final, cast
 from ingot import signals
 from ingot.errors import CorruptionError, NotFoundError, UnsafeError
 from ingot.stores.local import journal as journal_bytes
+from ingot.stores.local import log as log_bytes
 from ingot.stores.local.files import OpenDirectory, write_piece
 from ingot.stores.local.journal import (
     Carried,
@@ -43,6 +49,8 @@ from ingot.stores.local.journal import (
     verify,
 )
 from ingot.stores.local.lock import LockState, WriterLock
+from ingot.stores.local.log import OpenLog
+from ingot.stores.local.log import begin as begin_log
 from ingot.stores.local.scope import Scope
 from ingot.stores.local.steps import SYNCS, Op, Progress, Step
 from ingot.stores.patched import PatchedValue
@@ -80,6 +88,9 @@ _MOST_CARRIED: Final = 1 << 20
 # The checksum of no bytes.
 _NO_BYTES: int | None = 0
 
+# A record of a log has so many bytes of patches; larger commits take a journal.
+_MOST_LOGGED: Final = 1 << 14
+
 WORD: Final = 8
 """So many bytes, at a multiple of their number, are stored whole or not at all."""
 
@@ -100,6 +111,7 @@ class CommitRun:
         "_known",
         "_littered",
         "_lock",
+        "_logging",
         "_made_name",
         "_make_name",
         "_names",
@@ -119,6 +131,8 @@ class CommitRun:
         "_touching",
         "_where",
         "decided",
+        "log",
+        "logged",
         "sync_failed",
     )
 
@@ -132,6 +146,8 @@ class CommitRun:
         *,
         sync: bool,
         known: set[str] | None = None,
+        log: OpenLog | None = None,
+        logging: bool = False,
     ) -> None:
         self._directory = directory
         self._scope = scope
@@ -166,6 +182,12 @@ class CommitRun:
         self._deciding: dict[str, None] = {}
         self._touched = self._touching = False
         self._prepares = self._littered = self._switching = False
+        # Whether a log is begun for a commit that can go into one.
+        self._logging = logging
+        self.log = log
+        """The log that is open, as far as it is known; None without one."""
+        self.logged = False
+        """Whether the commit can go into a log."""
         self.decided = False
         """Whether the new state will be read, whatever happens from now on."""
         self.sync_failed = False
@@ -188,6 +210,10 @@ class CommitRun:
         """
         found = self._lock.found
         left = read_journal(self._directory, self._scope, self._where) if journal else None
+        if left is None and found is LockState.LOGGED and not thorough:
+            self._find_log()
+            return
+        self.log = None
         if left is None and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
             if found is LockState.LOOSE and self._sync:
                 self._sync_all()
@@ -195,6 +221,12 @@ class CommitRun:
             # A process that died while it created a single file left no lock file.
             self._littered = thorough or (found is LockState.NEW and self._scope.only is not None)
             return
+        log = self._read_log()
+        if log is not None and left is not None:
+            raise CorruptionError(
+                f"{self._where}: {self._scope.journal!r} and {self._scope.log!r} exist, of which "
+                "only one can"
+            )
         # A dead writer may have decided without a bump, and nothing of it needs to be durable.
         self._add(Op.BUMP)
         self._sync_all()
@@ -204,6 +236,10 @@ class CommitRun:
             self._add(Op.APPLY_LOCK)
             self._apply_journal(left, sync=True, again=True)
             self._run()
+        if log is not None:
+            self._apply_log(log)
+        elif self._lock.log:
+            self._lock.forget_log()  # Its writer died before it existed, or when it was removed.
         self._littered = True
 
     def sweep(self, kept: Set[str], own: int) -> None:
@@ -229,6 +265,11 @@ class CommitRun:
             cleanup, last = compose(commit.cleanup)
             check_room(commit, self._directory, self._where)
             self._prepared = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
+            self.logged = not (late or early or cleanup or last) and self._can_log(prepare, publish)
+            if self.logged and self._keeps_log():
+                self._apply_logged(commit, prepare, publish)
+                return
+            self._close_log()
             word = None if late else self._word_of(publish)
             journal = None if late else self._early_journal(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
@@ -262,7 +303,8 @@ class CommitRun:
             for key, (start, _) in self._extended.items():
                 self._truncate(key, start)
             found = self._lock.found
-            if not self._touched and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
+            settled = LockState.CLEAN, LockState.LOOSE, LockState.NEW, LockState.LOGGED
+            if not self._touched and found in settled:
                 self._lock.mark(LockState.LOOSE if found is LockState.NEW else found)
         except OSError:
             return  # The state stays busy, so the next writer recovers and sweeps.
@@ -684,6 +726,151 @@ class CommitRun:
     def _is_staged(self, staged: str) -> bool:
         self._run()
         return self._directory.size(staged) is not None
+
+    # The log
+
+    def _can_log(self, prepare: Sequence[Outcome], publish: Sequence[Outcome]) -> bool:
+        """Return whether a commit only patches what is stored, by more than one word."""
+        lock = self._lock
+        if not self._sync or self._scope.log is None or lock.found is LockState.NEW:
+            return False
+        if lock.sequence is None or not publish:
+            return False
+        if not all(isinstance(outcome, Patches) for outcome in prepare):
+            return False
+        held = 0
+        for outcome in publish:
+            if not isinstance(outcome, Patches):
+                return False
+            for edit in outcome.edits:
+                if not isinstance(edit, Patch):
+                    return False
+                held += memoryview(edit.data).nbytes
+        if held > _MOST_LOGGED or self._word_of(publish) is not None:
+            return False
+        checked = [self._check_patches(cast(Patches, each), "publish") for each in publish]
+        return all(value.size == size for size, value in checked)
+
+    def _keeps_log(self) -> bool:
+        """Return whether a log is open, or is to be begun."""
+        if self.log is not None:
+            return True
+        # A file of its name that is no log is another program's.
+        return self._logging and self._scope.log not in self._directory.names("", follow=False)
+
+    def _apply_logged(
+        self, commit: Commit, prepare: Sequence[Outcome], publish: Sequence[Outcome]
+    ) -> None:
+        """Apply a commit that `_can_log`."""
+        if commit.prepare:
+            self._finish_extends([edit for edit in commit.prepare if isinstance(edit, Grown)])
+        if prepare:
+            self._perform("prepare", (), prepare)
+        self._extended.clear()
+        entries = tuple(self._entries(publish))
+        log = self.log or self._open_log()
+        data = self._record_of(log, entries)
+        if log.tail * log_bytes.SECTOR + len(data) > log.size:
+            self._close_log()
+            log = self._open_log()
+            data = self._record_of(log, entries)
+        # The record decides the commit.
+        self._touch()
+        self._add(Op.OPEN, log.key)
+        self._add(Op.WRITE, start=log.tail * log_bytes.SECTOR, data=data)
+        self._add(Op.SYNC_FILES)
+        self._note(partial(setattr, self, "decided", True))
+        self._add(Op.CLOSE_FILES)
+        # The files follow. Until all of them are written, readers look through the log.
+        self._add(Op.APPLY_LOCK)
+        self._add(Op.SWITCH)
+        self._write_logged(entries, sync=False)
+        self._add(Op.BUMP)
+        self._add(Op.MARK, start=LockState.LOGGED)
+        self._run()
+        log.tail += len(data) // log_bytes.SECTOR
+        log.keys.update(entry.key for entry in entries)
+        log.sequence = self._lock.sequence
+
+    def _record_of(self, log: OpenLog, entries: tuple[Entry, ...]) -> bytes:
+        """Return the sectors of a record, as the next one of a log."""
+        return log_bytes.frame(Journal(f"{log.name}0000", entries), log.tail)
+
+    def _write_logged(self, entries: Iterable[Entry], *, sync: bool) -> None:
+        for key, group in groupby(entries, _key_of):
+            self._add(Op.OPEN, key)
+            for entry in group:
+                assert isinstance(entry, Written)
+                self._add(Op.WRITE, start=entry.start, data=entry.data)
+            if sync:
+                self._add(Op.SYNC_FILES)
+            self._add(Op.CLOSE_FILES)
+
+    def _open_log(self) -> OpenLog:
+        """Make a log, as the one that the lock file names."""
+        key = cast(str, self._scope.log)
+        name, sectors = self._name()[-12:], log_bytes.LOG_SECTORS
+        staged = staged_key(key, self._name())
+        self._add(Op.CREATE, staged, data=begin_log(name, sectors))
+        self._note(partial(self._staged.__setitem__, staged, None))
+        self._add(Op.SYNC_FILES)
+        self._add(Op.CLOSE_FILES)
+        self._run()
+        self._lock.name_log(name)
+        self._touch()
+        self._add(Op.RENAME, key, staged)
+        self._note(partial(self._staged.__delitem__, staged))
+        self._add(Op.SYNC_FOLDERS)
+        self._run()
+        self.log = OpenLog(key, name, 1, sectors * log_bytes.SECTOR, set())
+        return self.log
+
+    def _find_log(self) -> None:
+        """Find where the log ends that is open, and what its records change."""
+        kept, known = self.log, (self._lock.log, self._lock.sequence)
+        same = kept is not None and (kept.name, kept.sequence) == known
+        if kept is not None and same and self._directory.size(kept.key) == kept.size:
+            return
+        log = self._read_log()
+        self.log = None if log is None else log.opened(cast(str, self._scope.log))
+        if log is None:
+            # It was removed by another program. The files hold what it said.
+            self._sync_all()
+            self._run()
+            self._lock.forget_log()
+
+    def _read_log(self) -> log_bytes.Log | None:
+        return log_bytes.read_log(self._directory, self._scope, self._lock.log, self._where)
+
+    def _close_log(self) -> None:
+        """Make durable what the records of the log have changed, and remove it."""
+        log, self.log = self.log, None
+        if log is None:
+            return
+        self._touch()
+        for key in sorted(log.keys):
+            self._add(Op.OPEN, key)
+        self._add(Op.SYNC_FILES)
+        self._add(Op.CLOSE_FILES)
+        self._remove_log(log.key)
+
+    def _apply_log(self, log: log_bytes.Log) -> None:
+        """Apply the records of a log after a crash, and remove it when that is durable."""
+        key = cast(str, self._scope.log)
+        log_bytes.verify(log, self._directory, f"{self._where}: {key!r}")
+        self._touch()
+        self._add(Op.APPLY_LOCK)
+        self._write_logged(sorted(log.whole.entries, key=_key_of), sync=True)
+        self._remove_log(key)
+        self._add(Op.BUMP)
+        self._run()
+
+    def _remove_log(self, key: str) -> None:
+        self._add(Op.UNLINK, key)
+        self._add(Op.CHANGED, "")
+        self._add(Op.SYNC_FOLDERS)
+        self._run()
+        self._lock.forget_log()
 
     # What dead processes left
 

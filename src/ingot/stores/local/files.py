@@ -29,7 +29,7 @@ from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
 from ingot.stores.local.steps import Op, Progress, Step
 from ingot.stores.store import Batch, Buffer, Extent, FilePiece, check_key
-from ingot.stores.versions import KernelCommit, Version
+from ingot.stores.versions import KernelCommit, LogState, Version
 
 __all__ = [
     "FileSystem",
@@ -161,6 +161,9 @@ class FileSystem(Protocol):
     def version(self, name: str) -> Version | None:
         """Return the version without taking a lock; None when there is no lock file."""
 
+    def log_state(self, name: str) -> LogState:
+        """Return what the lock file says of the log."""
+
 
 ProbedFiles: TypeAlias = tuple[int, list[bytes | None], str | None]
 """The number of a group of a probe, its files, and the path of the folder, if that is known.
@@ -267,6 +270,10 @@ class LocalFileSystem:
         if probe is None:
             probe = self._make_probe(name)
         return probe()
+
+    def log_state(self, name: str) -> LogState:
+        """Return what a lock file says of the log; nothing where there is no lock file."""
+        return lock_file.log_state(f"{self._root.path}/{name}")
 
     def version_probe(self, name: str) -> native.NativeVersionProbe | None:
         """Return the native probe of a lock file; None without the native kernel."""

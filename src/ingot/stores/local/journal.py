@@ -36,6 +36,7 @@ __all__ = [
     "Truncated",
     "Written",
     "checksum",
+    "is_hexadecimal",
     "joined_checksum",
     "pack",
     "parse",
@@ -57,6 +58,7 @@ _HEAD: Final = struct.Struct("<8sHHI16sQ")
 _ENTRY: Final = struct.Struct("<BBHHHIIQQQ")
 _PLACED, _WRITTEN, _REMOVED, _TRUNCATED, _CARRIED = 1, 2, 3, 4, 5
 _TRANSACTION: Final = re.compile("[0-9a-f]{16}")
+_DIGITS: Final = re.compile("[0-9a-f]+")
 # To join so few bytes takes no longer than a checksum for each of their pieces.
 _SHORT: Final = 1 << 16
 
@@ -161,6 +163,15 @@ def joined_checksum(before: int | None, behind: int | None, length: int) -> int 
     if before is None or behind is None:
         return None
     return native.join_crc32(before, behind, length)
+
+
+def is_hexadecimal(text: str) -> bool:
+    """Return whether text has only the digits that names of transactions have.
+
+    >>> is_hexadecimal("2f81"), is_hexadecimal("2F81"), is_hexadecimal("")
+    (True, False, False)
+    """
+    return _DIGITS.fullmatch(text) is not None
 
 
 def pack(journal: Journal) -> bytes:

@@ -9,9 +9,11 @@ file has three locks:
 - *staging*: shared by processes that stage files without the writer lock, held exclusively by a
   writer that removes the staged files of processes that died.
 
-The 256 bytes of the file: magic (8), sequence number (8), the running system (8), the state (1), 7
-unused, the last writer as text, and the stager (8). Only living processes read them, so they are
-never synced; a state that was written before the system was restarted is `LockState.UNKNOWN`.
+The 256 bytes of the file: magic (8), sequence number (8), the running system (8), the state (1),
+whether the files hold what the log says (1), the name of the log (6), the last writer as text, and
+the stager (8). Only living processes read them, so they are not synced; a state that was written
+before the system was restarted is `LockState.UNKNOWN`. The name of a log is synced before the log
+exists: a log that it does not name is one of another dataset, or of another time.
 """
 
 import contextlib
@@ -31,7 +33,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ingot import native, signals
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores.versions import SWITCHING, KernelCommit, Version
+from ingot.stores.versions import SWITCHING, KernelCommit, LogState, Version
 
 __all__ = [
     "APPLY",
@@ -47,6 +49,7 @@ __all__ = [
     "announce_staging",
     "await_readers",
     "begin_turn",
+    "log_state",
     "pin",
     "switch",
     "version",
@@ -55,9 +58,12 @@ __all__ = [
 
 LOCK_BYTES: Final = 256
 _MAGIC: Final = b"IngotL\x01\n"
-_HEAD: Final = struct.Struct("<8sQ8sB7x")
+_HEAD: Final = struct.Struct("<8sQ8sB7s")
 _SEQUENCE_AT: Final = 8
 _STATE_AT: Final = 24
+_LOG_AT: Final = 25
+_LOG_BYTES: Final = 7
+_NO_LOG: Final = bytes(_LOG_BYTES)
 _STAGER_AT: Final = LOCK_BYTES - 8
 _HOLDER_BYTES: Final = _STAGER_AT - _HEAD.size
 
@@ -80,7 +86,9 @@ class LockState(enum.IntEnum):
     """Nothing staged, no journal, but not everything synced."""
     BUSY = 3
     """A writer is at work, or died while it was."""
-    NEW = 4
+    LOGGED = 4
+    """Nothing staged, no journal, everything synced or in the log, which is open."""
+    NEW = 5
     """The lock file is new: the dataset had no writer before."""
 
 
@@ -111,6 +119,16 @@ class WriterLock(Protocol):
     @property
     def held(self) -> "HeldLock | None":
         """The lock as the kernel needs it; None where the kernel cannot use it."""
+
+    @property
+    def log(self) -> str:
+        """The name of the log that may be open; none where there is no such name."""
+
+    def name_log(self, name: str) -> None:
+        """Make the name of a log durable, before the log exists. The files hold what it says."""
+
+    def forget_log(self) -> None:
+        """Forget the name of a log that is removed, durably."""
 
     def advance(self, sequence: int, applying: bool) -> None:
         """Take over what the kernel did: the version number, and whether readers are locked out."""
@@ -280,8 +298,32 @@ def version(path: str) -> Version | None:
         os.close(file)
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         return None
-    _, sequence, system, state = _HEAD.unpack(data)
+    _, sequence, system, state, _ = _HEAD.unpack(data)
     return Version(sequence, system == _system() and state in _SETTLED)
+
+
+def log_state(path: str) -> LogState:
+    """Return what the lock file at `path` says of the log."""
+    try:
+        file = os.open(path, _READING)
+    except OSError as error:
+        if error.errno in _NO_LOCK_FILE:
+            return LogState("", written=False)
+        raise
+    try:
+        data = os.pread(file, _HEAD.size, 0)
+    except IsADirectoryError:
+        data = b""
+    finally:
+        os.close(file)
+    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+        return LogState("", written=False)
+    _, sequence, system, _, log = _HEAD.unpack(data)
+    return LogState(_log_name(log), log[0] == 1 and system == _system() and sequence < SWITCHING)
+
+
+def _log_name(field: bytes) -> str:
+    return "" if field[1:] == _NO_LOG[1:] else field[1:].hex()
 
 
 def pin(folder: int, name: str, wait: float, where: str) -> ReaderLock | None:
@@ -317,11 +359,12 @@ def await_readers(folder: int, name: str, wait: float, where: str) -> None:
 
 
 _LEFT_BEHIND: Final = {
-    int(state): state for state in (LockState.CLEAN, LockState.LOOSE, LockState.BUSY)
+    int(state): state
+    for state in (LockState.CLEAN, LockState.LOOSE, LockState.BUSY, LockState.LOGGED)
 }
 # Absent, or a link, a socket or a pipe of its name, which writers refuse.
 _NO_LOCK_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
-_SETTLED: Final = frozenset({LockState.CLEAN, LockState.LOOSE})
+_SETTLED: Final = frozenset({LockState.CLEAN, LockState.LOOSE, LockState.LOGGED})
 _VERSION_OF: Final = Version._make
 
 _READING: Final = (
@@ -430,6 +473,17 @@ class _FileWriterLock(_LockFile):
             return None
         return HeldLock(self._file, _PLACES, self.sequence, self._applying)
 
+    @property
+    def log(self) -> str:
+        return _log_name(os.pread(self._file, _LOG_BYTES, _LOG_AT).ljust(_LOG_BYTES, b"\0"))
+
+    def name_log(self, name: str) -> None:
+        _write(self._file, b"\1" + bytes.fromhex(name), _LOG_AT)
+        os.fsync(self._file)
+
+    def forget_log(self) -> None:
+        _write(self._file, _NO_LOG, _LOG_AT)
+
     def advance(self, sequence: int, applying: bool) -> None:
         self.sequence, self._applying = sequence, applying
 
@@ -492,13 +546,17 @@ def _record_writer(file: int, folder: int, created: bool, wait: float, where: st
     if len(data) < _HEAD.size:
         sequence = int.from_bytes(os.urandom(4), "little") << 16
         found = LockState.NEW if created else LockState.UNKNOWN
+        log = _NO_LOG
     else:
-        _, sequence, system, state = _HEAD.unpack_from(data)
+        _, sequence, system, state, log = _HEAD.unpack_from(data)
         sequence %= SWITCHING
         known = system == _system()
         found = _LEFT_BEHIND.get(state, LockState.UNKNOWN) if known else LockState.UNKNOWN
+        if found not in _SETTLED:
+            # Until the log is applied, readers look through it.
+            log = b"\0" + log[1:]
     new = bytes(8) if len(data) < LOCK_BYTES else b""
-    record = _HEAD.pack(_MAGIC, sequence, _system(), LockState.BUSY) + _holder()
+    record = _HEAD.pack(_MAGIC, sequence, _system(), LockState.BUSY, log) + _holder()
     _write(file, record + new, 0)
     stager = int.from_bytes(data[_STAGER_AT:], "little")
     return _FileWriterLock(file, folder, found, sequence, stager, wait, where)
@@ -718,16 +776,26 @@ class NoLock:
     ('UNKNOWN', None, None, 'CLEAN')
     """
 
-    __slots__ = ("_left", "found", "sequence")
+    __slots__ = ("_left", "found", "log", "sequence")
 
     def __init__(self) -> None:
         self.found = self._left = LockState.UNKNOWN
         self.sequence: int | None = None
+        # The log that a lock file of other writers names.
+        self.log = ""
 
     @property
     def held(self) -> HeldLock | None:
         """None: there is no lock file."""
         return None
+
+    def name_log(self, name: str) -> None:
+        """Raise an error: without locks no log is begun."""
+        raise UnsupportedError(f"a log {name!r} without a lock file")
+
+    def forget_log(self) -> None:
+        """Forget the log that was applied."""
+        self.log = ""
 
     def advance(self, sequence: int, applying: bool) -> None:
         """Do nothing: there is no version number."""

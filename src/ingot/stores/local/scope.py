@@ -1,4 +1,4 @@
-"""Scopes: the files of a directory that are committed together, their lock file and their journal.
+"""Scopes: the files of a directory that are committed together, with their lock, journal and log.
 
 A scope is a whole directory, or one file in a directory that holds others as well.
 """
@@ -23,6 +23,8 @@ class Scope:
     journal: str = ".commit"
     lock: str = ".lock"
     only: str | None = None
+    log: str | None = ".log"
+    """The name of the log; a scope of one file has none."""
 
     @classmethod
     def of_file(cls, name: str) -> "Scope":
@@ -30,12 +32,13 @@ class Scope:
         shown = staged_key(name, "0").removeprefix(".g-0-")
         if len(shown.encode()) > 240:
             shown = shown[:60]
-        return cls(check_key(f".{shown}.commit"), check_key(f".{shown}.lock"), name)
+        return cls(check_key(f".{shown}.commit"), check_key(f".{shown}.lock"), name, None)
 
     @property
-    def reserved(self) -> tuple[str, str]:
-        """The names that no commit may change: those of the journal and the lock file."""
-        return self.journal, self.lock
+    def reserved(self) -> tuple[str, ...]:
+        """The names that no commit may change: those of the journal, the lock and the log."""
+        own = self.journal, self.lock
+        return own if self.log is None else (*own, self.log)
 
     def owns_staged(self, name: str) -> bool:
         """Return whether a name is that of a staged file of this scope."""
@@ -46,7 +49,7 @@ class Scope:
     def check(self, key: str, where: str) -> None:
         """Raise `UnsafeError` for a key that commits in this scope must not change."""
         first = key.partition("/")[0]
-        if first == self.journal or first == self.lock:
+        if first == self.journal or first == self.lock or first == self.log:
             raise UnsafeError(f"{where}: key {key!r} is the store's own")
         if self.only is not None and key != self.only and not is_staged(key, self.only):
             raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")

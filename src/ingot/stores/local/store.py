@@ -11,13 +11,23 @@ the new one, and a reader that opened the old one keeps it.
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, Final, Self, cast
 
 from ingot import signals
-from ingot.errors import ArgumentError, ExistsError, NotFoundError, ReadOnlyError
+from ingot.errors import (
+    ArgumentError,
+    CorruptionError,
+    ExistsError,
+    IngotError,
+    LockedError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedError,
+)
 from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
@@ -29,7 +39,7 @@ from ingot.stores.local.files import (
     stage_copy,
     write_piece,
 )
-from ingot.stores.local.journal import checksum, joined_checksum, read_journal
+from ingot.stores.local.journal import Journal, checksum, joined_checksum, read_journal
 from ingot.stores.local.lock import (
     LockState,
     NoLock,
@@ -38,6 +48,7 @@ from ingot.stores.local.lock import (
     StagingLock,
     WriterLock,
 )
+from ingot.stores.local.log import OpenLog, check_head, read_log
 from ingot.stores.local.overlay import Overlay
 from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.store import (
@@ -127,6 +138,11 @@ class LocalStore:
         self._run: CommitRun | None = None
         # Where keys end that this store has extended, as long as no other writer commits.
         self._ends: Final[dict[str, int]] = {}
+        # The log, and how many commits in a row could have gone into one.
+        self._log: OpenLog | None = None
+        self._loggable = 0
+        self._closing: weakref.finalize[Any, Any] | None = None
+        self._forks = signals.forks()
         self._features: Final = _FEATURES[writable, self._local is not None]
 
     @property
@@ -148,6 +164,12 @@ class LocalStore:
     def journal_path(self) -> str:
         """The path of the file that is the journal of a commit, while there is one."""
         return f"{self._files.path}/{self._scope.journal}"
+
+    @property
+    def log_path(self) -> str | None:
+        """The path of the file that is the log, while there is one; None where there cannot be."""
+        log = self._scope.log
+        return None if log is None else f"{self._files.path}/{log}"
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent. Each key opens once."""
@@ -427,6 +449,13 @@ class LocalStore:
             with self._opened() as directory:
                 if directory is not None:
                     read_journal(directory, self._scope, self.location)
+        log = self._scope.log
+        if log is not None and os.access(f"{self._files.path}/{log}", os.F_OK):
+            with self._opened() as directory:
+                found = None if directory is None else directory.read(log, [Extent(log, 0, 512)])
+            named = self._files.log_state(self._scope.lock).name
+            if found is not None and os.access(f"{self._files.path}/{log}", os.F_OK):
+                check_head(found[0], named, f"{self.location}: {log!r}")
 
     def version(self) -> Version | None:
         """Return the version of the committed state; None before the first writer."""
@@ -463,11 +492,7 @@ class LocalStore:
         """
         local = self._local
         kept = None if local is None else local.viewed
-        if (
-            local is not None
-            and kept is None
-            and not os.access(f"{self._files.path}/{self._scope.journal}", os.F_OK)
-        ):
+        if local is not None and kept is None and not self._has_record():
             return self
         found = self._files.version(self._scope.lock)
         if found is not None and found.settled:
@@ -475,21 +500,82 @@ class LocalStore:
                 local.viewed = None
             return self
         identity = None
+        log = self._log_to_read()
         if local is not None:
-            identity = local.journal_identity(self._scope.journal)
-            if identity is None:
+            identity = tuple(
+                local.journal_identity(name) for name in (self._scope.journal, log) if name
+            )
+            if not any(identity):
                 local.viewed = None
                 return self
             if found is not None and kept is not None and kept[0] == (found.sequence, identity):
                 return cast(Overlay, kept[1])
         with self._opened() as directory:
             journal = read_journal(directory, self._scope, self.location) if directory else None
+            if journal is None and directory is not None and log is not None:
+                journal = self._read_log(directory)
         if journal is None:
             return self
         view = Overlay(self, journal)
         if local is not None and found is not None:
             local.viewed = (found.sequence, identity), view
         return view
+
+    def _has_record(self) -> bool:
+        """Return whether there may be a journal or a log."""
+        scope, path = self._scope, self._files.path
+        names = (scope.journal,) if scope.log is None else (scope.journal, scope.log)
+        return any(os.access(f"{path}/{name}", os.F_OK) for name in names)
+
+    def _log_to_read(self) -> str | None:
+        """Return the name of the log, if the files may not hold what it says."""
+        log = self._scope.log
+        return None if log is None or self._files.log_state(self._scope.lock).written else log
+
+    def _read_log(self, directory: OpenDirectory) -> Journal | None:
+        """Return what the log says, as one journal; None where the files hold it all."""
+        lock = self._scope.lock
+        while True:
+            state, version = self._files.log_state(lock), self._files.version(lock)
+            if state.written:
+                return None
+            try:
+                log = read_log(directory, self._scope, state.name, self.location)
+            except (CorruptionError, UnsupportedError):
+                # A writer may have begun or removed it meanwhile.
+                if (state, version) != (self._files.log_state(lock), self._files.version(lock)):
+                    continue
+                raise
+            return None if log is None else log.whole
+
+    def close_log(self) -> None:
+        """Make what the log has changed durable in the files, and remove the log.
+
+        Nothing is done where this store has not appended to a log, or it is closed already. Where
+        another writer is at work, the log is left to it.
+        """
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.detach()
+        log = self._scope.log
+        if (closing is None and self._log is None) or log is None:
+            return
+        if self._local is not None and not os.path.lexists(f"{self.root}/{log}"):
+            self._log = None
+            return
+        with suppress(LockedError, ReadOnlyError), LocalTurn(self, self, sync=True) as turn:
+            turn.commit(Commit())
+
+    def _keep_log(self, log: OpenLog | None) -> None:
+        """Remember the log that is open after a commit; it is closed at exit at the latest."""
+        self._log = log
+        if log is None:
+            if self._closing is not None:
+                self._closing.detach()
+                self._closing = None
+        elif self._local is not None and (self._closing is None or self._forks != signals.forks()):
+            self._forks = signals.forks()
+            self._closing = weakref.finalize(self, _close_left, self.root, self._scope, os.getpid())
 
     @contextmanager
     def pin(self) -> Iterator[Store]:
@@ -517,6 +603,9 @@ class LocalStore:
             "_known": set(),
             "_ends": {},
             "_left": None,
+            "_log": None,
+            "_loggable": 0,
+            "_closing": None,
         }
         return {**self.__dict__, **fresh}
 
@@ -568,6 +657,22 @@ class LocalStore:
                 f"{self.location}: nothing is written after a failed sync ({self._failure}); "
                 "open it again"
             )
+
+
+COMMITS_BEFORE_LOG = 8
+"""So many commits in a row that can go into a log are made before a log is begun.
+
+To begin and to close a log takes as long as two or three commits by a journal.
+"""
+
+
+def _close_left(root: str, scope: Scope, process: int) -> None:
+    """Close the log of a store that is gone; what fails is left to the next writer."""
+    if process == os.getpid() and os.path.lexists(f"{root}/{scope.log}"):
+        with suppress(IngotError, OSError):
+            store = LocalStore(root, writable=True, dataset=scope, wait=0.1)
+            with LocalTurn(store, store, sync=True) as turn:
+                turn.commit(Commit())
 
 
 _NOTHING_STAGED: Final = StagedTransactions()
@@ -756,6 +861,8 @@ class LocalTurn:
                 self._directory, self._lock, _ = begun
                 return begun
         self._directory = directory = owner._files.create(sync=self._sync)
+        if owner._no_lock is not None:
+            owner._no_lock.log = owner._files.log_state(names[0]).name
         lock = owner._no_lock or directory.lock(names[0], owner._wait, sync=self._sync)
         self._lock = lock
         return directory, lock, True
@@ -763,6 +870,7 @@ class LocalTurn:
     def _recover(self, directory: OpenDirectory, lock: WriterLock, journal: bool) -> None:
         owner = self._owner
         if lock.sequence != owner._left:
+            owner._loggable = 0
             owner._known.clear()  # Another writer may have removed folders since.
             owner._ends.clear()
         owner._writer = threading.get_ident()
@@ -774,6 +882,8 @@ class LocalTurn:
             owner.location,
             sync=self._sync,
             known=owner._known,
+            log=owner._log,
+            logging=owner._loggable >= COMMITS_BEFORE_LOG,
         )
         try:
             run.recover(thorough=self._thorough, journal=journal)
@@ -801,6 +911,8 @@ class LocalTurn:
             raise
         self._deferred.note = COMMITTED
         owner._left = lock.sequence
+        owner._loggable = owner._loggable + 1 if run.logged else 0
+        owner._keep_log(run.log)
         if owner._ends or commit.prepare:  # Only edits that prepare make a key grow.
             for edit in commit.edits:
                 if isinstance(edit, Grown):
@@ -812,6 +924,7 @@ class LocalTurn:
     def _record_failure(self, error: BaseException, run: CommitRun) -> None:
         """Remember what a failure means for the store, and add a note if the commit is decided."""
         self._owner._known.clear()
+        self._owner._log = None
         if run.sync_failed:
             self._owner._failure = str(error)
         if run.decided:
