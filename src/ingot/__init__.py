@@ -72,4 +72,16 @@ __getattr__, __dir__ = lazy_names(
         "table": "ingot.api",
     },
     ("blosc", "check", "codecs", "errors", "formats", "repair", "stores"),
+    {
+        **dict.fromkeys(("load", "open_array", "open_group", "File"), "ingot.open"),
+        **dict.fromkeys(("empty", "zeros", "ones", "full"), "ingot.create(shape=, dtype=, fill=)"),
+        **dict.fromkeys(("asarray", "save", "save_array"), "ingot.array(values, path)"),
+        **dict.fromkeys(("create_array", "open_like"), "ingot.create"),
+        "carray": "ingot.array; ingot.compat.bcolz runs programs of bcolz",
+        "compress": "ingot.blosc.compress",
+        "create_group": "ingot.group",
+        "create_table": "ingot.table",
+        "ctable": "ingot.table; ingot.compat.bcolz runs programs of bcolz",
+        "decompress": "ingot.blosc.decompress",
+    },
 )

@@ -23,6 +23,9 @@ from typing import Any, Final
 __all__ = ["deferred", "lazy_names", "load", "make_callable"]
 
 
+_NONE: Final[Mapping[str, str]] = {}
+
+
 def deferred(module: str) -> Any:
     """Return a stand-in for a module, which is loaded by the first access to an attribute.
 
@@ -67,12 +70,16 @@ def load(module: str) -> ModuleType:
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str], modules: Iterable[str] = ()
+    package: str,
+    homes: Mapping[str, str],
+    modules: Iterable[str] = (),
+    elsewhere: Mapping[str, str] = _NONE,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package whose public names load on first use.
 
     `homes` maps each name to the module that defines it; `modules` are submodules of the package.
-    Only what `__all__` names is listed.
+    Only what `__all__` names is listed. `elsewhere` says, for names that other libraries have, what
+    to use instead.
 
     >>> get, names = lazy_names("ingot", {"Options": "ingot.options"}, ["errors"])
     >>> get("Options").__name__, get("errors").__name__, "Options" in names()
@@ -86,7 +93,10 @@ def lazy_names(
         elif name in submodules:
             value = load(f"{package}.{name}")
         else:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            unknown = load("ingot.errors").UnknownNameError
+            hint = f"; use {elsewhere[name]}" if name in elsewhere else ""
+            text = f"module {package!r} has no attribute {name!r}{hint}"
+            raise unknown(text, name=name, obj=sys.modules[package])
         setattr(sys.modules[package], name, value)
         return value
 

@@ -27,6 +27,7 @@ from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import LOST, ChunkFailure, Engine
 from ingot.engine.sparse import MANY
 from ingot.errors import (
+    ArgumentError,
     ArgumentTypeError,
     CorruptionError,
     FormatError,
@@ -308,7 +309,7 @@ class CheckRun:
         return not isinstance(error, FormatError | NotFoundError) and self._refused(path, error)
 
     def _refused(self, path: Path, error: IngotError | OSError) -> bool:
-        if isinstance(error, ArgumentTypeError):
+        if isinstance(error, ArgumentError | ArgumentTypeError):
             raise error  # There is no path to find anything at.
         name = path.location if isinstance(path, Store) else os.fspath(path)
         self.datasets += 1

@@ -22,6 +22,7 @@ also the built-in error a Python programmer would expect in its place, so code t
     ├── SelectionError             IndexError: the selection does not fit the data
     │   ├── AxisError              ValueError: an array has no axis of that number
     │   └── ColumnError            KeyError: a table has no column of that name
+    ├── UnknownNameError           AttributeError: nothing here has that name
     └── KernelError                ImportError: the compute kernel asked for cannot be used
 
 A message names the file or field, what it claims, and what is the case. Code that catches an error
@@ -54,6 +55,7 @@ __all__ = [
     "ReadOnlyError",
     "RemoteError",
     "SelectionError",
+    "UnknownNameError",
     "UnsafeError",
     "UnsupportedError",
 ]
@@ -243,6 +245,15 @@ class ColumnError(SelectionError, KeyError):
 
     # A KeyError prints the repr of its argument, which is meant to be a key.
     __str__ = Exception.__str__
+
+
+class UnknownNameError(IngotError, AttributeError):
+    """A dataset or the package has no attribute of that name; the message may say what has.
+
+    >>> raise UnknownNameError("ingot.Array has no 'compressor'; use codec")
+    Traceback (most recent call last):
+    ingot.errors.UnknownNameError: ingot.Array has no 'compressor'; use codec
+    """
 
 
 class KernelError(IngotError, ImportError):

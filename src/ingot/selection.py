@@ -37,8 +37,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import ArgumentError, LimitError, SelectionError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    IngotError,
+    LimitError,
+    SelectionError,
+)
 from ingot.grid import MOST_NUMPY_AXES
+from ingot.values import as_array
 
 __all__ = [
     "BREAK",
@@ -263,11 +270,22 @@ def parse(key: object, shape: Shape) -> Selection:
     ingot.errors.SelectionError: index 10 is out of bounds for axis 0 with size 10
     """
     items = key if isinstance(key, tuple) else (key,)
-    selection = _parse_plain(items, shape)
+    try:
+        selection = _parse_plain(items, shape)
+    except (TypeError, ValueError) as error:
+        raise _of_slice(error) from error
     if selection is not None:
         return selection
     read = Key.read(items, shape)
     return _advanced(read) if GROUP in read.pieces else _basic(read)
+
+
+def _of_slice(error: TypeError | ValueError) -> Exception:
+    """Return the error for a slice with a step of 0, or with bounds that are no integers."""
+    if isinstance(error, IngotError) or not str(error).startswith("slice "):
+        return error
+    ours = ArgumentError if isinstance(error, ValueError) else ArgumentTypeError
+    return ours(str(error))
 
 
 def evaluated(key: object) -> object:
@@ -292,7 +310,10 @@ def parse_orthogonal(key: object, shape: Shape) -> Selection:
     ((2, 2, 2), (array([0, 2]), range(1, 3), array([0, 2])))
     """
     items = key if isinstance(key, tuple) else (key,)
-    selection = _parse_plain(items, shape)
+    try:
+        selection = _parse_plain(items, shape)
+    except (TypeError, ValueError) as error:
+        raise _of_slice(error) from error
     if selection is not None:
         return selection
     read = Key.read(items, shape, orthogonal=True)
@@ -596,12 +617,14 @@ def _recognised(item: object) -> object:
         return item
     if isinstance(item, bool | np.bool_):
         return np.array(item)
+    shown = f"items of type {getattr(item, 'dtype', type(item).__name__)}"
     if not isinstance(item, np.ndarray):
         if hasattr(item, "__index__"):
             try:
                 return operator.index(item)
             except TypeError:
                 pass  # An array of another library that is not a single integer.
+        shown = repr(item) if isinstance(item, str | bytes) else shown
         array = np.asarray(item)
         # An empty list has no items that give it a type.
         item = array if array.size else array.astype(np.int64)
@@ -610,7 +633,7 @@ def _recognised(item: object) -> object:
     if item.dtype.kind not in "iu":
         raise SelectionError(
             "only integers, slices (`:`), ellipsis (`...`), None and arrays of integers or "
-            f"booleans are valid indices, not {item.dtype}"
+            f"booleans are valid indices, not {shown}"
         )
     if item.ndim == 0:
         return int(item)
@@ -665,7 +688,7 @@ def _spread(
         # NumPy drops trailing zeros when it converts a single text, not when it assigns one.
         value, text = np.empty((), dtype), value
         value[()] = text
-    array = np.asarray(value, dtype=dtype)
+    array = as_array(value, dtype)
     if scalar and array.ndim:
         raise ArgumentError("setting an array element with a sequence.")
     if array.shape == shape:

@@ -16,7 +16,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors", "_lazy"),
     (
         *("options", "fields", "native", "signals", "dtypes", "grid", "selection"),
-        *("ragged_array", "nullable_array", "logical_types"),
+        *("ragged_array", "nullable_array", "logical_types", "values"),
     ),
     (
         *("codecs.codec", "stores.documents", "stores.store", "stores.versions"),

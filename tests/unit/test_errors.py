@@ -25,6 +25,7 @@ EXPECTED_BASES = {
     "SelectionError": IndexError,
     "AxisError": ValueError,
     "ColumnError": KeyError,
+    "UnknownNameError": AttributeError,
     "KernelError": ImportError,
 }
 

@@ -78,7 +78,7 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     "half a row": (
         lambda table: table.resize(2.5),  # type: ignore[arg-type]
         TypeError,
-        "'float' object cannot be interpreted as an integer",
+        "rows is 2.5, not a whole number",
     ),
 }
 

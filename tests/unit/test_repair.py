@@ -13,6 +13,7 @@ import pytest
 
 import ingot
 from ingot.check import KEPT_ASIDE
+from ingot.codecs.checksums import crc32c
 from ingot.errors import NotFoundError, ReadOnlyError
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, ZipStore
 
@@ -106,6 +107,20 @@ def test_items_that_cannot_be_read_become_nulls(tmp_path):
     assert list(ingot.open(path)) == [b"abc" * 100, b"", None]
 
 
+def shuffled_shard(file, count, chance):
+    """Return a shard with the same chunks in another order, as writers may store them."""
+    data = file.read_bytes()
+    index = np.frombuffer(data[-16 * count - 4 : -4], "<u8").reshape(-1, 2).copy()
+    present = [n for n in range(count) if index[n, 0] != 2**64 - 1]
+    body = b""
+    for n in chance.permutation(present):
+        start, length = map(int, index[n])
+        index[n, 0] = len(body)
+        body += data[start : start + length]
+    packed = index.tobytes()
+    return body + packed + crc32c(packed).to_bytes(4, "little")
+
+
 @pytest.mark.parametrize("location", ["start", "end"])
 @pytest.mark.parametrize("place", range(0, 6 * 16 + 4, 5))
 def test_the_index_of_a_shard_is_rebuilt_by_a_walk(tmp_path, location, place):
@@ -132,10 +147,61 @@ def test_the_index_of_a_shard_is_rebuilt_by_a_walk(tmp_path, location, place):
     assert np.array_equal(ingot.open(path)[...], values)
 
 
+@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "in any order"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {0: b"\0" * 160},
+        {16: b"\xff" * 64, 96: b"\0" * 16},
+        {8: b"\0" * 8, 24: b"\0" * 8, 88: b"?"},
+        {32: b"\0" * 48, 159: b"?"},
+    ],
+    ids=["all", "six", "lengths", "an absent one"],
+)
+def test_several_entries_of_an_index_are_rebuilt(tmp_path, damage, mixed):
+    """By the checksum of the index, which stays whole: it tells which chunk is which."""
+    path = tmp_path / "a.zarr"
+    values = NUMBERS[:100].copy()
+    values[30:50] = 0  # Two chunks are absent.
+    ingot.array(values, path, chunks=10, shards=100)
+    file = path / "c/0"
+    if mixed:
+        file.write_bytes(shuffled_shard(file, 10, np.random.default_rng(3)))
+        assert np.array_equal(ingot.open(path)[...], values)
+    whole = bytearray(file.read_bytes())
+    begin = len(whole) - 164
+    torn = whole.copy()
+    for place, data in damage.items():
+        torn[begin + place : begin + place + len(data)] = data
+    file.write_bytes(torn)
+    assert not ingot.check(path).ok
+    if mixed and len(damage) == 1:
+        # Eight chunks at ten places: too many ways to try.
+        assert not ingot.repair(path).ok
+        assert file.read_bytes() == bytes(torn)
+        return
+    report = repaired(path)
+    assert report.ok, str(report)
+    assert file.read_bytes() == bytes(whole)
+    assert np.array_equal(ingot.open(path)[...], values)
+
+
+def test_an_index_is_not_rebuilt_by_guessing(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS[:100], path, chunks=10, shards=100)
+    file = path / "c/0"
+    torn = bytearray(file.read_bytes())
+    torn[-164:] = bytes(164)
+    file.write_bytes(torn)
+    report = ingot.repair(path)
+    assert not report.ok
+    assert file.read_bytes() == bytes(torn)
+
+
 def test_a_shard_without_its_index_is_dropped_as_a_whole(tmp_path):
     path = tmp_path / "a.zarr"
     ingot.array(NUMBERS, path, chunks=10, shards=100)
-    for place in (-3, -20, -40):  # Two entries: which chunk is which is not known.
+    for place in (-3, -20, -36):  # Two offsets and the checksum: which chunk is which is unknown.
         flip(path / "c/2", place)
     assert repaired(path, drop=True).ok
     due = NUMBERS.copy()

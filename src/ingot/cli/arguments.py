@@ -6,9 +6,10 @@ from types import EllipsisType
 from typing import Annotated, Final, TypeAlias
 
 from ingot.cli.parameters import Argument, Option
-from ingot.options import parse_size
+from ingot.options import Options, parse_size
 
 __all__ = [
+    "AllowPickle",
     "Chunks",
     "Codec",
     "Dataset",
@@ -20,6 +21,7 @@ __all__ = [
     "parse_key",
     "parse_names",
     "parse_shape",
+    "reading_options",
 ]
 
 Json: TypeAlias = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
@@ -45,12 +47,26 @@ Chunks: TypeAlias = Annotated[
     str | None, Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
 ]
 
+AllowPickle: TypeAlias = Annotated[
+    bool,
+    Option("--allow-pickle", help="Read Python objects, whose pickles may run any code."),
+]
+
 Key: TypeAlias = tuple[int | slice | EllipsisType | list[int], ...]
 """A key as NumPy takes it."""
 
 _COMMA: Final = re.compile(r",(?![^\[\]]*\])")
 """A comma that stands outside of brackets."""
 _BOUND: Final = re.compile(r"[+-]?\d+")
+
+
+def reading_options(allow_pickle: bool) -> Options | None:
+    """Return the options of a command that may be allowed to read pickles.
+
+    >>> reading_options(False) is None, reading_options(True).allow_pickle
+    (True, True)
+    """
+    return Options(allow_pickle=True) if allow_pickle else None
 
 
 def parse_key(text: str) -> Key:

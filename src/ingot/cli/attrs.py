@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import ingot
 from ingot.cli.arguments import Dataset, Json
-from ingot.cli.output import print_json, print_pairs
+from ingot.cli.output import print_json, print_pairs, print_text, terminal_width
 from ingot.cli.parameters import Argument, BadParameter, Option
 from ingot.errors import MemberError
 
@@ -44,7 +44,8 @@ def attrs(
         found = dict(dataset.attrs)
     if name is not None:
         if name not in found:
-            raise MemberError(f"{path}: no attribute {name!r}")
+            hint = f"; --set {name} sets it" if "=" in name else ""
+            raise MemberError(f"{path}: no attribute {name!r}{hint}")
         if json:
             print_json(found[name])
         else:
@@ -53,6 +54,8 @@ def attrs(
         print_json(found)
     elif found:
         print_pairs((each, _text(value)) for each, value in found.items())
+    elif terminal_width() is not None:
+        print_text("no attributes", style="dim")
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

@@ -118,10 +118,13 @@ def sample_of(dataset: Any, column: str | None, most: int) -> tuple[NDArray[Any]
     [45, 46, 47]
     """
     if isinstance(dataset, ingot.Table):
-        name = column or next(
-            (each for each in dataset.names if isinstance(dataset[each], ingot.Array)), ""
-        )
+        arrays = (each for each in dataset.names if isinstance(dataset[each], ingot.Array))
+        name = column or next(arrays, None)
+        if name is None:
+            raise UnsupportedError("the table has no column of items of one size")
         dataset = dataset[name]
+    if isinstance(dataset, ingot.Group):
+        raise UnsupportedError("a group is no array; name a member of it, as ingot ls lists them")
     if not isinstance(dataset, ingot.Array) or not dataset.size:
         raise UnsupportedError("trials need an array with items, or a column of a table with them")
     if not dataset.ndim:

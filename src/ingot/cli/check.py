@@ -1,10 +1,13 @@
 """``ingot check`` and ``ingot repair``: whether datasets are whole, and how they become it."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 from ingot.check import Report
 from ingot.check import check as check_path
-from ingot.cli.arguments import Dataset, Json
+from ingot.cli.arguments import AllowPickle, Dataset, Json, reading_options
+from ingot.cli.messages import as_options
 from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Exit, Option
 from ingot.cli.progress import progress_bar
@@ -18,6 +21,7 @@ def check(
     quick: Annotated[
         bool, Option("--quick", help="Check metadata and indexes, and no chunk.")
     ] = False,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Check that datasets are whole.
@@ -25,8 +29,10 @@ def check(
     PATH may be a folder of datasets as well. The exit status is 1 if something is lost or damaged.
     """
     with progress_bar("checking", lambda: None) as progress:
-        report = check_path(path, quick=quick, progress=progress)
-    _print_report(report, json)
+        report = check_path(
+            path, quick=quick, progress=progress, options=reading_options(allow_pickle)
+        )
+    _print_report(report, path, json)
 
 
 def repair(
@@ -49,13 +55,20 @@ def repair(
     What was done is printed, then what is left. The exit status is 1 if something is left that is
     lost or damaged. The old bytes are kept in a folder beside the dataset.
     """
-    _print_report(repair_path(path, backup=not no_backup, drop=drop, longest=longest), json)
+    report = repair_path(path, backup=not no_backup, drop=drop, longest=longest)
+    _print_report(report, path, json)
 
 
-def _print_report(report: Report, json: bool) -> None:
+def _print_report(report: Report, path: Path, json: bool) -> None:
     if json:
         print_json(report.as_dict())
     else:
-        print_text(str(report))
+        print_text(_as_typed(str(report), path))
     if not report.ok:
         raise Exit(1)
+
+
+def _as_typed(text: str, path: Path) -> str:
+    """Return a report that names datasets as the path was typed, not from the root on."""
+    whole = os.path.abspath(path)
+    return as_options(text.replace(whole, str(path)) if len(whole) > 1 else text)

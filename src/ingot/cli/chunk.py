@@ -6,7 +6,7 @@ Bloscpack file.
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from ingot import blosc
 from ingot.blosc.header import HEADER_BYTES
@@ -15,14 +15,15 @@ from ingot.cli.info import describe_packed, print_packed
 from ingot.cli.output import print_json, print_pairs, print_table, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.codecs.checksums import crc32c
-from ingot.errors import FormatError, NotFoundError, UnsupportedError
+from ingot.errors import CorruptionError, FormatError, NotFoundError, UnsupportedError
 from ingot.formats.bloscpack.header import MAGIC
 from ingot.formats.inspection import FileInspection, inspect_file, is_super_chunk
 from ingot.formats.signatures import SIGNATURE_BYTES, recognised
 
 __all__ = ["chunk"]
 
-_CHECKSUM_BYTES = 4
+_CHECKSUM_BYTES: Final = 4
+_CHUNK_FILES: Final = ("data/__0.blp", "data/*.blsk", "c/0*", "c/0/*", "__zdata__/*", "0*")
 
 
 def chunk(
@@ -41,6 +42,10 @@ def chunk(
     super-chunk file of bcolz or blsk, head, index and slots; of a Bloscpack file, header, metadata
     and offsets; --number shows one of their chunks. JSON always has the blocks.
     """
+    if file.is_dir():
+        raise FormatError(
+            f"{file}: a folder; the chunks are in files inside, such as {_inside(file)}"
+        )
     opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(opened).st_size
@@ -57,6 +62,13 @@ def chunk(
         os.close(opened)
 
 
+def _inside(folder: Path) -> Path | str:
+    """Return a file in a folder that holds chunks, by the names that formats give them."""
+    names = (*_CHUNK_FILES, *(f"*/{name}" for name in _CHUNK_FILES))
+    found = (path for name in names for path in sorted(folder.glob(name)) if path.is_file())
+    return next(found, "data/__0.blp")
+
+
 def _show_single(file: Path, blocks: bool, json: bool) -> None:
     data = file.read_bytes()
     claim = int.from_bytes(data[12:HEADER_BYTES], "little")
@@ -66,10 +78,10 @@ def _show_single(file: Path, blocks: bool, json: bool) -> None:
         data = data[:claim]
     try:
         inspection = blosc.inspect(data)
-    except (FormatError, UnsupportedError) as error:
+    except (CorruptionError, FormatError, UnsupportedError) as error:
         looks = recognised(data[:SIGNATURE_BYTES])
         hint = "" if looks is None else f"; it looks like {looks}"
-        raise FormatError(f"{file}: {error}{hint}") from error
+        raise type(error)(f"{file}: {error}{hint}") from error
     extra = {} if behind is None else {"checksum": "crc32c", "checksum_matches": behind}
     _show(inspection, blocks, json, extra)
     if behind is not None and not json:

@@ -6,11 +6,21 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import ingot
-from ingot.cli.arguments import Chunks, Codec, Format, Json, Overwrite, parse_chunks
+from ingot.cli.arguments import (
+    AllowPickle,
+    Chunks,
+    Codec,
+    Format,
+    Json,
+    Overwrite,
+    parse_chunks,
+    reading_options,
+)
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.cli.progress import progress_bar
+from ingot.options import Options
 
 __all__ = ["convert", "copy"]
 
@@ -34,6 +44,7 @@ def convert(
     ] = None,
     overwrite: Overwrite = False,
     verify: Verify = False,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Convert a dataset to another format or layout.
@@ -52,6 +63,7 @@ def convert(
         json,
         {"format": format, "codec": codec, "chunks": asked, "overwrite": overwrite, **layout},
         verify=verify,
+        options=reading_options(allow_pickle),
     )
 
 
@@ -60,22 +72,33 @@ def copy(
     target: Target,
     overwrite: Overwrite = False,
     verify: Verify = False,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Copy a dataset as it is, from one state of it.
 
     The suffix of the target does not change the format.
     """
-    with ingot.open(source) as found:
+    options = reading_options(allow_pickle)
+    with ingot.open(source, options=options) as found:
         # A folder keeps the formats of its datasets.
         format = found.format if found.format in ingot.formats() else None
-    _run(source, target, json, {"format": format, "overwrite": overwrite}, verify=verify)
+    _run(source, target, json, {"format": format, "overwrite": overwrite}, verify, options)
 
 
-def _run(source: Path, target: Path, json: bool, arguments: dict[str, Any], verify: bool) -> None:
+def _run(
+    source: Path,
+    target: Path,
+    json: bool,
+    arguments: dict[str, Any],
+    verify: bool,
+    options: Options | None,
+) -> None:
     with progress_bar(source.name, lambda: None) as bar:
         progress: Callable[[int, int], object] | None = bar
-        dataset = ingot.convert(source, target, progress=progress, verify=verify, **arguments)
+        dataset = ingot.convert(
+            source, target, progress=progress, verify=verify, options=options, **arguments
+        )
     record = dataset.conversion
     assert record is not None
     if json:

@@ -7,11 +7,20 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 import ingot
-from ingot.cli.arguments import Dataset, Json, Key, parse_key, parse_names
+from ingot.cli.arguments import (
+    AllowPickle,
+    Dataset,
+    Json,
+    Key,
+    parse_key,
+    parse_names,
+    reading_options,
+)
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_table, print_text, terminal_width
 from ingot.cli.parameters import Option
 from ingot.errors import UnsupportedError
+from ingot.options import Options
 
 __all__ = ["head", "tail"]
 
@@ -41,10 +50,11 @@ def head(
     key: KeyText = None,
     columns: Columns = None,
     where: Where = None,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Show the first rows or items of a dataset."""
-    _show(path, slice(0, rows), key, columns, where, json)
+    _show(path, slice(0, rows), key, columns, where, json, reading_options(allow_pickle))
 
 
 def tail(
@@ -53,18 +63,33 @@ def tail(
     key: KeyText = None,
     columns: Columns = None,
     where: Where = None,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Show the last rows or items of a dataset."""
-    _show(path, slice(-rows, None) if rows else slice(0, 0), key, columns, where, json)
+    _show(
+        path,
+        slice(-rows, None) if rows else slice(0, 0),
+        key,
+        columns,
+        where,
+        json,
+        reading_options(allow_pickle),
+    )
 
 
 def _show(
-    path: Any, rows: slice, key: str | None, columns: str | None, where: str | None, json: bool
+    path: Any,
+    rows: slice,
+    key: str | None,
+    columns: str | None,
+    where: str | None,
+    json: bool,
+    options: Options | None,
 ) -> None:
     with usage():
         chosen = None if key is None else parse_key(key)
-    with ingot.open(path) as dataset:
+    with ingot.open(path, options=options) as dataset:
         if isinstance(dataset, ingot.Table):
             _show_table(dataset, rows, chosen, parse_names(columns), where, json)
             return

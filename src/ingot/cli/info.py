@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import ingot
 from ingot._lazy import deferred
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
-from ingot.cli.arguments import Dataset, Json
+from ingot.cli.arguments import AllowPickle, Dataset, Json, reading_options
 from ingot.cli.output import print_json, print_pairs, print_table, print_text
 from ingot.cli.parameters import Option
 from ingot.containers.display import Info
@@ -45,6 +45,7 @@ def info(
             "--plot", metavar="FILE", help="Draw the chunks of an array, as .png, .svg or .pdf."
         ),
     ] = None,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Say what a dataset is.
@@ -52,7 +53,7 @@ def info(
     Format, shape, type, chunks, codec, sizes and attributes; of a table, its columns and first
     rows; of a group or a folder, its members; of a Bloscpack file, its parts.
     """
-    with ingot.open(path) as dataset:
+    with ingot.open(path, options=reading_options(allow_pickle)) as dataset:
         if plot is not None:
             _plot(dataset, path, plot)
         found = dataset.info

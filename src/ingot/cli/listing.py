@@ -35,7 +35,7 @@ def ls(path: Where = Path("."), json: Json = False) -> None:
             (each["path"], each.get("format", ""), each.get("summary") or each["problem"])
             for each in found
         ]
-        print_table(("path", "format", "what it is"), rows, left=(0, 1, 2))
+        print_table(("path", "format", "what it is"), rows, left=(0, 1, 2), whole=(0,))
     if any("problem" in each for each in found):
         raise Exit(1)
 

@@ -1,15 +1,24 @@
 """Errors as the commands show them: one sentence on standard error, and the exit status."""
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from ingot.cli.output import wrapped
 from ingot.cli.parameters import BadParameter, Exit
 from ingot.errors import IngotError
 
-__all__ = ["message_of", "reporting", "silence_output", "usage", "with_notes"]
+__all__ = ["as_options", "message_of", "reporting", "silence_output", "usage", "with_notes"]
+
+_OPTIONS: Final = {
+    "overwrite=True": "--overwrite",
+    "Options(allow_pickle=True)": "--allow-pickle",
+}
+"""Arguments of functions as the commands spell them."""
 
 
 @contextmanager
@@ -29,12 +38,25 @@ def reporting(*, debug: bool = False) -> Iterator[None]:
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        # Arguments of functions are options of commands.
-        text = message_of(error).replace("overwrite=True", "--overwrite")
+        text = as_options(message_of(error))
         if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-        print(with_notes(f"ingot: {text}", error), file=sys.stderr)
+        lines = with_notes(f"ingot: {text}", error)
+        if sys.stderr.isatty():
+            lines = wrapped(lines, max(shutil.get_terminal_size().columns, 20))
+        print(lines, file=sys.stderr)
         raise Exit(1) from None
+
+
+def as_options(text: str) -> str:
+    """Return a message with arguments of functions spelled as options of commands.
+
+    >>> as_options("the target exists; overwrite=True replaces it")
+    'the target exists; --overwrite replaces it'
+    """
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def message_of(error: BaseException, name: str | None = None) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,7 @@ __all__ = [
     "shown",
     "terminal_width",
     "to_json",
+    "wrapped",
 ]
 
 _NARROWEST_TEXT: Final = 12
@@ -96,11 +98,13 @@ def print_table(
     rows: Iterable[Sequence[object]],
     *,
     left: Collection[int | str] = (),
+    whole: Collection[int | str] = (),
     title: str = "",
 ) -> None:
     """Print rows under headings; columns are aligned to the right, but for those in `left`.
 
-    `left` has positions or headings. On a terminal that is too narrow for all columns, texts are
+    `left` has positions or headings, and so has `whole`: columns whose texts are not broken where
+    the others have room to give. On a terminal that is too narrow for all columns, texts are
     continued on the next line, and columns from the middle are left out; a line below says so.
 
     >>> print_table(("size", "file"), [(7, "a.blp"), (1000, "b.blp")], left=["file"])
@@ -118,6 +122,12 @@ def print_table(
         print(align([tuple(headings), *flat], left=lefts))
         return
     narrowest = _narrowest(headings, cells, lefts)
+    kept_whole = {n for n, name in enumerate(headings) if n in whole or name in whole}
+    roomy = _narrowest(headings, cells, lefts - kept_whole)
+    if sum(roomy) + _GAP * (len(roomy) - 1) <= width:
+        narrowest = roomy
+    else:
+        kept_whole = set()
     kept = _fitting(narrowest, width)
     # The box of rich has a divider between columns, which is a space.
     table = rich_table.Table(
@@ -130,7 +140,13 @@ def print_table(
         is_left = number in lefts
         justify: Any = "left" if is_left else "right"
         heading = rich_text.Text(headings[number])
-        table.add_column(heading, justify=justify, min_width=narrowest[number], overflow="fold")
+        table.add_column(
+            heading,
+            justify=justify,
+            min_width=narrowest[number],
+            overflow="fold",
+            no_wrap=number in kept_whole,
+        )
     for row in cells:
         table.add_row(*(rich_text.Text("…" if n is None else row[n]) for n in kept))
     _console().print(table)
@@ -145,10 +161,37 @@ def print_text(text: str, *, style: str = "") -> None:
     >>> print_text("2 chunks")
     2 chunks
     """
-    if terminal_width() is None:
+    width = terminal_width()
+    if width is None:
         print(text)
     else:
-        _console().print(rich_text.Text(text, style=style))
+        _console().print(rich_text.Text(wrapped(text, width), style=style))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text whose lines fit a width: they are broken at spaces, and go on indented.
+
+    A word that is too long, such as a path, stays whole, so that it can be copied.
+
+    >>> print(wrapped("error: the checksum differs", 16))
+    error: the
+      checksum
+      differs
+    """
+    lines = []
+    for line in text.splitlines() or [""]:
+        if len(line) <= width:
+            lines.append(line)
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line,
+            max(width, len(indent) + _NARROWEST_TEXT),
+            subsequent_indent=indent + "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
 
 
 def terminal_width() -> int | None:

@@ -206,6 +206,8 @@ def unpack(
     run = _Run("unpack", force, remove, sync, verbose, Options(threads=threads))
 
     def name(source: str) -> str:
+        if os.path.isdir(source):
+            raise FormatError(f"{source}: a folder, and no packed file; ingot info says what it is")
         if not source.endswith(SUFFIX) or source == SUFFIX:
             raise FormatError(f"{source} has no suffix {SUFFIX}: name the output by -o")
         return source.removesuffix(SUFFIX)

@@ -6,6 +6,7 @@ would take longer than opening a dataset.
 
 import argparse
 import inspect
+import textwrap
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -61,6 +62,16 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
         self._width = min(self._width, 100)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Set paragraphs to the width; lines that are indented stay as they are."""
+        paragraphs = []
+        for paragraph in text.split("\n\n"):
+            if not any(line.startswith(" ") for line in paragraph.splitlines()):
+                words = " ".join(paragraph.split())
+                paragraph = textwrap.fill(words, width, break_on_hyphens=False)
+            paragraphs.append(textwrap.indent(paragraph, indent))
+        return "\n\n".join(paragraphs)
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
         """Begin with a capital letter, as the other headings do."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import ingot
 from ingot.cli.arguments import (
+    AllowPickle,
     Chunks,
     Codec,
     Dataset,
@@ -12,6 +13,7 @@ from ingot.cli.arguments import (
     Json,
     Overwrite,
     parse_chunks,
+    reading_options,
 )
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
@@ -28,13 +30,14 @@ def export(
         Argument(metavar="FILE", help="A file: .npy .npz .csv .jsonl .parquet or .arrow."),
     ],
     overwrite: Overwrite = False,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Export a dataset to a file of another program.
 
     The suffix of the file decides which. The file appears when all of it is written.
     """
-    with ingot.open(source) as dataset:
+    with ingot.open(source, options=reading_options(allow_pickle)) as dataset:
         export_file(dataset, target, overwrite=overwrite)
         summary = dataset.info.summary
     _report(source, target, summary, json)

@@ -119,6 +119,25 @@ _MOST_PENDING: Final = 1 << 16
 _COMPARED: Final = (int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray)
 
 
+_ELSEWHERE: Final = {
+    **{name: f"array[...].{name}" for name in ("T", "copy", "flatten", "ravel", "reshape")},
+    **{name: f"array[...].{name}" for name in ("round", "sort", "tolist", "transpose")},
+    **dict.fromkeys(("compression", "compressor", "compressors", "cparams", "filters"), "codec"),
+    **dict.fromkeys(("get_basic_selection", "get_mask_selection", "islice", "iter"), "array[key]"),
+    **dict.fromkeys(("get_coordinate_selection", "vindex"), "array[[1, 2], [3, 4]]"),
+    **dict.fromkeys(("set_basic_selection", "set_mask_selection"), "array[key] = values"),
+    **dict.fromkeys(("maxshape", "trim"), "resize, which may always be called"),
+    "cbytes": "stored_bytes",
+    "chunklen": "chunks",
+    "get_orthogonal_selection": "oindex",
+    "nbytes_stored": "stored_bytes",
+    "read_direct": "read",
+    "rootdir": "path",
+    "set_coordinate_selection": "array[[1, 2], [3, 4]] = values",
+    "set_orthogonal_selection": "oindex",
+}
+
+
 class Array(Dataset[Engine]):
     """A NumPy-like array that is stored in compressed chunks.
 
@@ -140,6 +159,7 @@ class Array(Dataset[Engine]):
     __slots__ = ()
 
     _WORD = "array"
+    _ELSEWHERE = _ELSEWHERE
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -821,13 +841,34 @@ class Array(Dataset[Engine]):
     def __eq__(self, other: object) -> bool:
         # Neither False nor a comparison of all items is what `array == 5` is expected to give.
         if isinstance(other, _COMPARED):
-            raise ArgumentTypeError(
-                "an ingot.Array is not compared with values; use array[...] == value"
-            )
+            raise ArgumentTypeError(self._not_compared("=="))
         return self is other
 
     def __hash__(self) -> int:
         return id(self)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compared(other, "<")
+
+    def __le__(self, other: object) -> bool:
+        return self._compared(other, "<=")
+
+    def __gt__(self, other: object) -> bool:
+        return self._compared(other, ">")
+
+    def __ge__(self, other: object) -> bool:
+        return self._compared(other, ">=")
+
+    def _compared(self, other: object, sign: str) -> bool:
+        if hasattr(other, "__array_ufunc__") and not isinstance(other, np.generic):
+            return cast(bool, NotImplemented)  # NumPy reads this array, and compares the items.
+        raise ArgumentTypeError(self._not_compared(sign))
+
+    def _not_compared(self, sign: str) -> str:
+        return f"an ingot.Array is not compared with values; use array[...] {sign} value"
+
+    def __contains__(self, value: object) -> bool:
+        return any(value in np.asarray(block) for _, block in self.blocks())
 
     def __reduce__(self) -> tuple[Any, ...]:
         engine = self._handle.value

@@ -66,6 +66,10 @@ class TableColumn(Array):
         self._name = name
         self._owner = owner
 
+    def _not_compared(self, sign: str) -> str:
+        rows = f'table.where("{self._name} {sign} @value")'
+        return f"a column is not compared with values; use {rows}, or column[...] {sign} value"
+
     @property
     def has_nulls(self) -> bool:
         """Whether an item is null.

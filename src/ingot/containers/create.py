@@ -46,6 +46,7 @@ from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
 from ingot.stores.store import Commit, Edit, Feature, Store
 from ingot.stores.versions import NO_VERSION, writing
+from ingot.values import as_array
 
 if TYPE_CHECKING:
     from ingot.containers import replacement, streams
@@ -207,7 +208,7 @@ class ArraySpec:
         if isinstance(data, Array | StagedChunks):
             return cls(data.shape, kind or data.dtype, **chosen, layout=layout), data
         single = isinstance(data, str) and kind is not None
-        items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
+        items = parse((), ()).prepare(data, kind) if single else as_array(data, kind)
         return cls(items.shape, items.dtype, **chosen, layout=layout), items
 
 
@@ -372,6 +373,10 @@ _OTHER_NAMES: Final = {
     "attributes": "attrs",
     "zarr_format": "format",
     "zarr_version": "format",
+    "rootdir": "path",
+    "url": "path",
+    "urlpath": "path",
+    "store": "path",
 }
 
 
@@ -379,6 +384,10 @@ def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
     """Raise `TypeError` for a setting that a format does not have."""
     for name in layout:
         if name not in format.settings:
+            if name == "mode":
+                raise ArgumentTypeError(
+                    "mode: what is created is open for writing; overwrite=True replaces a dataset"
+                )
             if name in _OTHER_NAMES:
                 raise ArgumentTypeError(f"{name}: Ingot names this argument {_OTHER_NAMES[name]!r}")
             known = ", ".join(format.settings) or "none"
@@ -388,6 +397,8 @@ def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
 def _dtype(claim: DTypeLike) -> DType:
     try:
         dtype = dtypes.TEXT if claim is str else np.dtype(claim)
+    except ValueError as error:
+        raise ArgumentError(f"dtype is {claim!r}: {error}") from None
     except TypeError:
         raise ArgumentTypeError(f"dtype is {claim!r}, which is no type of NumPy") from None
     if dtype.subdtype is not None:

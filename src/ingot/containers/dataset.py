@@ -1,11 +1,12 @@
 """What arrays, tables, groups and items share: a format, a path, a mode, and a handle."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar
 
 from ingot.containers.conversion import Conversion
 from ingot.containers.handle import HandleProtocol
-from ingot.errors import ReadOnlyError
+from ingot.errors import ReadOnlyError, UnknownNameError
 from ingot.formats.format import Format
 from ingot.stores.versions import close_log, versioned
 
@@ -27,6 +28,9 @@ class Dataset(Generic[State]):
     _WORD: ClassVar[str] = "dataset"
     """What a message calls it."""
 
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+    """Names that other libraries have, with what to use instead."""
+
     def __init__(
         self, format: Format, handle: HandleProtocol[State], *, path: str | None, mode: Mode
     ) -> None:
@@ -35,6 +39,21 @@ class Dataset(Generic[State]):
         self._path = path
         self._mode: Mode = mode
         self._conversion: Conversion | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error for a name that does not exist; type checkers find it themselves."""
+            raise UnknownNameError(
+                f"ingot.{type(self).__name__} has no attribute {name!r}{self._instead_of(name)}",
+                name=name,
+                obj=self,
+            )
+
+    def _instead_of(self, name: str) -> str:
+        """Return what a message adds for a name that does not exist."""
+        found = self._ELSEWHERE.get(name)
+        return "" if found is None else f"; use {found}"
 
     @property
     def conversion(self) -> Conversion | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from numpy.typing import DTypeLike
 
@@ -98,6 +98,12 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
     __slots__ = ("_inner", "_options", "_tree")
 
     _WORD = "group"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("create_dataset", "require_dataset"), "create_array or require_array"),
+        **dict.fromkeys(("array_keys", "array_values"), "arrays"),
+        **dict.fromkeys(("group_keys", "group_values"), "groups"),
+        **dict.fromkeys(("visit", "visititems", "members"), "items, or tree"),
+    }
 
     _format: GroupFormat
 

@@ -119,7 +119,8 @@ def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, An
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and names is not None:
         return _of_rows(data, names)
     raise ArgumentTypeError(
-        f"{type(data).__name__} is not a mapping of columns, and not rows of a known kind"
+        f"{type(data).__name__} is not a mapping of columns, and not rows of a known kind: an "
+        "array with fields, a data frame, a stream of Arrow"
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from ingot._lazy import deferred
 from ingot.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ExistsError,
     FormatError,
@@ -46,7 +47,7 @@ from ingot.formats.registry import (
     entry_of_suffix,
     format_named,
 )
-from ingot.formats.signatures import SIGNATURE_BYTES, recognised
+from ingot.formats.signatures import SIGNATURE_BYTES, recognised, suffix_of_others
 from ingot.stores import (
     Commit,
     Feature,
@@ -135,6 +136,8 @@ class DatasetPath(NamedTuple):
             return _remote_place(_url(path), writable=writable)
         if not isinstance(path, str | os.PathLike):
             return cls._of_store(path)
+        if not os.fspath(path):
+            raise ArgumentError("the path is empty; '.' is the current folder")
         try:
             facts = os.stat(path)
         except FileNotFoundError:
@@ -355,6 +358,13 @@ def resolve_new(path: Address | None, format: str | None, kind: Kind, default: s
     elif place.enclosing is not None and kind in place.enclosing.holds:
         chosen = place.enclosing
     else:
+        foreign = None if place.path is None else suffix_of_others(place.path)
+        if foreign is not None:
+            raise UnsupportedError(
+                f"{place.name}: {foreign[0]} is the suffix of {foreign[1]}, which is no format of "
+                "datasets here; `ingot export` writes some of these files, and format= makes a "
+                "dataset of this name"
+            )
         chosen = format_named(default)
     if kind not in chosen.holds:
         what = "items alone" if kind is Kind.RAGGED else f"{str(kind.name).lower()}s"

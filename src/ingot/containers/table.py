@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -51,6 +51,7 @@ from ingot.errors import (
     ArgumentError,
     ArgumentTypeError,
     ColumnError,
+    SelectionError,
     UnsupportedError,
 )
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
@@ -88,6 +89,25 @@ class Table(Dataset[TableState]):
     __slots__ = ("_whole",)
 
     _WORD = "table"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("iloc", "loc", "iat", "at"), "table[rows], or read"),
+        **dict.fromkeys(("fetchwhere", "filter", "query", "whereblocks"), "where"),
+        **dict.fromkeys(("groupby", "join", "merge", "sort", "sort_values"), "sql, or to_pandas()"),
+        **dict.fromkeys(("describe", "agg", "sum", "mean"), "sql, to_pandas() or table[name]"),
+        **dict.fromkeys(("drop", "delcol", "remove_column"), "drop_column"),
+        **dict.fromkeys(("to_csv", "to_json", "to_parquet"), "to_pandas(), or ingot export"),
+        **dict.fromkeys(("to_dict", "values"), "read"),
+        "addcol": "add_column",
+        "cbytes": "stored_bytes",
+        "cols": "columns",
+        "items": "dict(table).items()",
+        "iter": "for row in table",
+        "rename": "rename_column",
+        "rootdir": "path",
+        "size": "len(table)",
+        "trim": "resize",
+        "type": "dtypes",
+    }
 
     def __init__(
         self,
@@ -102,6 +122,10 @@ class Table(Dataset[TableState]):
         self._whole = whole
 
     # What it is ----------------------------------------------------------------------------------
+
+    def _instead_of(self, name: str) -> str:
+        is_column = not name.startswith("_") and name in self.names
+        return f"; use table[{name!r}]" if is_column else super()._instead_of(name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,6 +201,12 @@ class Table(Dataset[TableState]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._column(key)
+        names = [each for each in key if isinstance(each, str)] if isinstance(key, tuple) else []
+        if names:
+            raise SelectionError(
+                f"columns are chosen by a list, and rows of them by read: table[{names}], "
+                f"table.read({names}, rows=...)"
+            )
         if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
             return View(self._handle, None, key, table=self)
 
@@ -215,7 +245,7 @@ class Table(Dataset[TableState]):
         >>> ingot.table({"a": [1, 2, 3]}).head(2).tolist()
         [(1,), (2,)]
         """
-        return cast(NDArray[np.void], self[: max(0, operator.index(rows))])
+        return cast(NDArray[np.void], self[: _count(rows)])
 
     def tail(self, rows: int = 5) -> NDArray[np.void]:
         """Return the last rows, as structures.
@@ -225,8 +255,10 @@ class Table(Dataset[TableState]):
         [(2,), (3,)]
         """
 
+        count = _count(rows)
+
         def build(state: TableState) -> NDArray[np.void]:
-            first = max(0, state.rows - max(0, operator.index(rows)))
+            first = max(0, state.rows - count)
             return view.structures(state, state.leaves, range(first, state.rows))
 
         return self._handle.read(build)
@@ -526,7 +558,7 @@ class Table(Dataset[TableState]):
         >>> table["a"][:]
         array([1, 2, 0, 0])
         """
-        if (count := operator.index(rows)) < 0:
+        if (count := _whole(rows)) < 0:
             raise ArgumentError(f"rows is {rows}, at least 0 is needed")
         with self._writable().writing() as turn:
             turn.commit(*table_state.resized(turn.value, count))
@@ -819,3 +851,15 @@ def _same_codec(old: ArraySchema | RaggedSchema, values: Values) -> Codec:
     plain = isinstance(values, RaggedArray) and values.kind.item is None
     stage = Blosc(stages[0].cname, stages[0].clevel)
     return [replace(stage, shuffle=0) if plain else stage]
+
+
+def _count(rows: int) -> int:
+    """Return a number of rows, which may be more than there are; negative ones are none."""
+    return max(0, _whole(rows))
+
+
+def _whole(rows: int) -> int:
+    try:
+        return operator.index(rows)
+    except TypeError:
+        raise ArgumentTypeError(f"rows is {rows!r}, not a whole number") from None

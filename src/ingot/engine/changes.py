@@ -18,7 +18,7 @@ from ingot.engine import flat, kernel
 from ingot.engine.payload import FlatEngine, engine_of
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
-from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
+from ingot.errors import ArgumentError, LimitError, UnsupportedError
 from ingot.formats.format import (
     ChunkMap,
     Coords,
@@ -32,6 +32,7 @@ from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
 from ingot.stores.store import Commit, Patch
+from ingot.values import as_array
 
 __all__ = [
     "ArrayChange",
@@ -94,18 +95,8 @@ def evaluated(value: object, dtype: DType) -> object:
     """
     if dtype.kind in "OT":
         return value
-    return _as_array(value, dtype)
-
-
-def _as_array(values: object, dtype: DType) -> NDArray[Any]:
-    """Return values as NumPy makes an array of them, with errors of ours."""
-    check_numbers(values, dtype)
-    try:
-        return np.asarray(values, dtype)
-    except TypeError as error:
-        raise ArgumentTypeError(str(error)) from error
-    except ValueError as error:
-        raise ArgumentError(str(error)) from error
+    check_numbers(value, dtype)
+    return as_array(value, dtype)
 
 
 def check_numbers(values: object, dtype: DType) -> None:
@@ -130,7 +121,8 @@ def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]
         for position, value in enumerate(values):
             items[position] = value
         return items
-    return _as_array(values, schema.dtype)
+    check_numbers(values, schema.dtype)
+    return as_array(values, schema.dtype)
 
 
 def appended(values: object, schema: ArraySchema, axis: int) -> Growth:

@@ -56,7 +56,8 @@ class Finding:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        where = [self.dataset, self.file]
+        named = self.problem.startswith(f"{self.file} ")
+        where = [self.dataset, "" if named else self.file]
         if self.chunk is not None:
             where.append(f"chunk {self.chunk}")
         text = f"{self.severity}: {': '.join(filter(None, where))}: {self.problem}"

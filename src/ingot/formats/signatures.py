@@ -1,8 +1,9 @@
 """Signatures of files that are no dataset of Ingot: what a file looks like, for messages."""
 
+import os
 from typing import Final
 
-__all__ = ["SIGNATURE_BYTES", "recognised"]
+__all__ = ["SIGNATURE_BYTES", "recognised", "suffix_of_others"]
 
 SIGNATURE_BYTES: Final = 512
 """How many of the first bytes of a file `recognised` takes."""
@@ -38,6 +39,32 @@ _SIGNATURES: Final = (
     (0, b"\x80\x04", "a pickle of Python"),
     (0, b"\x80\x05", "a pickle of Python"),
 )
+
+
+_SUFFIXES: Final = {
+    ".arrow": "Arrow",
+    ".b2frame": "Blosc2",
+    ".b2nd": "Blosc2",
+    ".csv": "comma-separated values",
+    ".feather": "Arrow",
+    ".h5": "HDF5",
+    ".hdf5": "HDF5",
+    ".jsonl": "lines of JSON",
+    ".nc": "NetCDF",
+    ".npy": "NumPy",
+    ".npz": "NumPy",
+    ".parquet": "Parquet",
+}
+
+
+def suffix_of_others(name: str) -> tuple[str, str] | None:
+    """Return a suffix that belongs to no format of Ingot, and to what it belongs.
+
+    >>> suffix_of_others("a/prices.H5"), suffix_of_others("prices.zarr"), suffix_of_others(".npy")
+    (('.h5', 'HDF5'), None, None)
+    """
+    suffix = os.path.splitext(os.path.basename(name))[1].lower()
+    return (suffix, _SUFFIXES[suffix]) if suffix in _SUFFIXES else None
 
 
 def recognised(head: bytes) -> str | None:

@@ -6,8 +6,8 @@ manifest is compared with the chunks that are stored, and made anew from them; s
 shard, by a walk over its chunks.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, islice, permutations
 from typing import Final
 
 import numpy as np
@@ -36,6 +36,9 @@ _TRACES: Final = "the traces of chunks that are lost as well"
 _ANEW: Final = "make it anew from the chunks that are stored"
 _NAME: Final = "name them"
 _REBUILD: Final = "make it anew from the chunks in the shard"
+_SEAL_BYTES: Final = 4
+_MOST_WAYS: Final = 10_000
+"""Ways to give entries of an index their chunks that are compared with its checksum."""
 _NOWHERE: Final = (2**64 - 1, 2**64 - 1)
 """The entry of a chunk that is absent."""
 
@@ -112,11 +115,14 @@ def _bytes_behind(chain: CodecChain) -> int | None:
 def _rebuilt(
     form: IndexForm, shard: bytes, schema: ArraySchema, tail: int
 ) -> NDArray[np.uint64] | None:
-    """Return the entries of a damaged index; None where more than one of them leads nowhere.
+    """Return the entries of a damaged index; None where what is stored does not tell them.
 
-    The chunks are found by a walk: each says how long it is. An entry that leads to none of them
-    gets the one chunk that no other entry leads to. Without such a chunk, an entry of which one
-    number is that of absent chunks is one of them.
+    The chunks are found by a walk: each says how long it is. An entry that leads to the beginning
+    of a chunk, which no other entry claims, gets its length. For other entries that lead nowhere,
+    all ways to give them the chunks that are left are tried: the checksum of the index tells which
+    is right. Where the checksum is damaged as well, or there is none, one entry gets the one chunk
+    that is left; without such a chunk, an entry of which one number is that of absent chunks is one
+    of them.
     """
     kernel = form.native_form
     if kernel is None:
@@ -124,23 +130,72 @@ def _rebuilt(
     start, length = form.place(len(shard))
     raw = np.frombuffer(shard, ">u8" if kernel[2] else "<u8", 2 * form.total, start)
     entries = raw.astype(np.uint64).reshape(-1, 2)
-    found = set(_walk(shard, 0 if start else length, start or len(shard), tail))
-    claims = [tuple(entry) for entry in entries.tolist()]
-    wrong = [n for n, each in enumerate(claims) if each not in found and each != _NOWHERE]
-    free = found.difference(claims)
+    found = dict(_walk(shard, 0 if start else length, start or len(shard), tail))
+    claims = [(int(begin), int(count)) for begin, count in entries]
+    free = dict(set(found.items()).difference(claims))
+    wrong = [n for n, each in enumerate(claims) if each not in found.items() and each != _NOWHERE]
+    seal = shard[start : start + length][-_SEAL_BYTES:] if kernel[3] else None
+    begins = [claims[n][0] for n in wrong]
+    for n in list(wrong):
+        begin = claims[n][0]
+        if begin in free and begins.count(begin) == 1:
+            entries[n] = begin, free.pop(begin)
+            wrong.remove(n)
+    if not wrong:
+        return entries
+    # An entry of an absent chunk may be a torn one as well.
+    absent_too = sorted({*wrong, *(n for n, each in enumerate(claims) if each == _NOWHERE)})
+    for doubtful in (wrong, absent_too) if seal is not None else ():
+        tried = entries.copy()
+        if _sealed(form, tried, doubtful, sorted(free.items()), seal or b""):
+            return tried
     absent = len(wrong) == 1 and not free and _NOWHERE[0] in claims[wrong[0]]
-    if len(wrong) > 1 or (wrong and len(free) != 1 and not absent):
+    if len(wrong) > 1 or (len(free) != 1 and not absent):
         return None
     if absent:
         entries[wrong[0]] = _NOWHERE
-    elif wrong:
-        begin, count = free.pop()
-        try:
-            schema.chain.decode(shard[begin : begin + count], schema.spec((0,) * len(schema.shape)))
-        except IngotError:
-            return None
-        entries[wrong[0]] = begin, count
+        return entries
+    ((begin, count),) = free.items()
+    try:
+        schema.chain.decode(shard[begin : begin + count], schema.spec((0,) * len(schema.shape)))
+    except IngotError:
+        return None
+    entries[wrong[0]] = begin, count
     return entries
+
+
+def _sealed(
+    form: IndexForm,
+    entries: NDArray[np.uint64],
+    wrong: Sequence[int],
+    free: Sequence[tuple[int, int]],
+    seal: bytes,
+) -> bool:
+    """Set wrong entries so that the index has its checksum; return whether there is a way to."""
+    for places, chunks in islice(_ways(wrong, free), _MOST_WAYS):
+        entries[wrong] = _NOWHERE
+        for place, chunk in zip(places, chunks, strict=True):
+            entries[place] = chunk
+        if form.pack(entries)[-_SEAL_BYTES:] == seal:
+            return True
+    return False
+
+
+def _ways(
+    wrong: Sequence[int], free: Sequence[tuple[int, int]]
+) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+    """Yield entries and the chunks that they may lead to; all other entries are absent chunks.
+
+    Chunks in the order of their numbers come first: most writers store them so.
+    """
+    count = min(len(wrong), len(free))
+    for places in combinations(wrong, count):
+        for chunks in combinations(free, count):
+            yield list(places), list(chunks)
+    for count in range(min(len(wrong), len(free)), -1, -1):
+        for places in combinations(wrong, count):
+            for chunks in permutations(free, count):
+                yield list(places), list(chunks)
 
 
 def _walk(shard: bytes, begin: int, end: int, tail: int) -> Iterator[tuple[int, int]]:

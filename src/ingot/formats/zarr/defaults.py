@@ -25,5 +25,8 @@ def default_stages(dtype: DType, *, remote: bool) -> tuple[Stage, ...]:
     if dtype == dtypes.TEXT:
         return (VlenUtf8(), Blosc())
     if dtypes.is_variable(dtype):
-        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
+        raise UnsupportedError(
+            f"{dtype}: an array holds objects only with a codec that says what they are; "
+            "ingot.ragged holds items of any length, ingot.table columns with nulls and time zones"
+        )
     return (Blosc(blocksize=REMOTE_BLOCK_BYTES if remote else 0),)

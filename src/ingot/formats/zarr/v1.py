@@ -17,9 +17,9 @@ from ingot.codecs.filters import Transpose
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.checkable import Finding
+from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Node, Request
-from ingot.formats.zarr import check, v01
+from ingot.formats.zarr import check, restore, v01
 from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Put, Store
@@ -130,7 +130,30 @@ class Zarr1Format:
         self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
     ) -> Iterator[Finding]:
         """Yield what is wrong with documents."""
-        return check.findings(store, path, node, name, _PARSERS, quick=quick)
+        step = None if node is not None else self._metadata_step(store, path, name)
+        if step is not None:
+            yield step.finding
+        else:
+            yield from check.findings(store, path, node, name, _PARSERS, quick=quick)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the step that mends documents; None without a fault that can be mended."""
+        step = self._metadata_step(store, path, name)
+        return step or restore.attributes_step(store, ATTRS, name, v01.parse_attrs)
+
+    def suspects(self, store: Store, path: str) -> bool:
+        """Return whether a store has chunks of this layout and no metadata."""
+        if path or store.size(META) is not None or store.size(ATTRS) is None:
+            return False
+        return restore.has_chunks(store, "")
+
+    def _metadata_step(self, store: Store, path: str, name: str) -> Repair | None:
+        if path:
+            return None
+        chunks = ("", "")
+        return restore.metadata_step(
+            store, path, name, META, chunks, parse_meta, self.design, pack_meta
+        )
 
 
 _PARSERS: Final[check.Parsers] = {META: parse_meta, ATTRS: v01.parse_attrs}

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.checkable import Finding
+from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode, Node
 from ingot.formats.paths import above, normalised, prefix
-from ingot.formats.zarr import check, hierarchy, v2_consolidated
+from ingot.formats.zarr import check, hierarchy, restore, v2_consolidated
 from ingot.formats.zarr.v2 import (
     ARRAY,
     ATTRS,
@@ -22,6 +22,7 @@ from ingot.formats.zarr.v2 import (
     V2ArrayMetadata,
     Zarr2Format,
     open_all,
+    pack_array,
     pack_attrs,
     pack_group,
     parse_array,
@@ -97,7 +98,52 @@ class Zarr2GroupFormat(Zarr2Format):
         self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
     ) -> Iterator[Finding]:
         """Yield what is wrong with documents."""
-        return check.findings(store, path, node, name, _PARSERS, quick=quick)
+        step = self._document_step(store, path, name)
+        if step is not None:
+            yield step.finding
+        if step is None or node is not None:
+            yield from check.findings(store, path, node, name, _PARSERS, quick=quick)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends documents; None without a fault that can be mended."""
+        step = self._document_step(store, path, name)
+        return step or restore.attributes_step(store, prefix(path) + ATTRS, name, parse_attrs)
+
+    def suspects(self, store: Store, path: str) -> bool:
+        """Return whether a folder has copies of documents, or chunks, and no document."""
+        lead = prefix(path)
+        if any(store.size(lead + mark) is not None for mark in (ARRAY, GROUP)):
+            return False
+        if v2_consolidated.read(store, path) is not None:
+            return True
+        return store.size(lead + ATTRS) is not None and restore.has_chunks(store, lead)
+
+    def _document_step(self, store: Store, path: str, name: str) -> Repair | None:
+        """Return the step that restores a document, from a copy or else from chunks."""
+        copies = v2_consolidated.read(store, path) or {}
+        known: restore.Copies = {
+            key: (
+                json.pack(value, key, allow_nan=True, in_order="" if key.endswith(ATTRS) else None),
+                parse,
+            )
+            for key, value in copies.items()
+            for mark, parse in _PARSERS.items()
+            if key == mark or key.endswith(f"/{mark}")
+        }
+        step = restore.copies_step(store, path, name, known)
+        lead = prefix(path)
+        if step is not None or store.size(lead + GROUP) is not None or known:
+            return step
+        return restore.metadata_step(
+            store,
+            path,
+            name,
+            lead + ARRAY,
+            (lead, ""),
+            _PARSERS[ARRAY],
+            self.design,
+            lambda schema: pack_array(V2ArrayMetadata.of(schema)),
+        )
 
     def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
         """Return how consolidated metadata compares with the documents; None without any."""

@@ -14,7 +14,7 @@ from ingot.formats import json
 from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode, Node
 from ingot.formats.paths import above, normalised, prefix
-from ingot.formats.zarr import check, hierarchy, v3_consolidated, v3_metadata
+from ingot.formats.zarr import check, hierarchy, restore, v3_consolidated, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, open_all, stage_node
 from ingot.formats.zarr.v3_metadata import NODE, V3GroupMetadata, pack_document
 from ingot.stores.store import Commit, Extent, Feature, Put, Store
@@ -99,15 +99,33 @@ class Zarr3GroupFormat(Zarr3Format):
         self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
     ) -> Iterator[Finding]:
         """Yield what is wrong with documents, and how many bytes of shards are dead."""
-        return check.findings(store, path, node, name, _PARSERS, quick=quick)
+        step = self._copies_step(store, path, name)
+        if step is not None:
+            yield step.finding
+        yield from check.findings(store, path, node, name, _PARSERS, quick=quick)
 
     def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
-        """Return the next step that mends an array; None without a fault that can be mended."""
+        """Return the next step that mends a node; None without a fault that can be mended."""
+        step = self._copies_step(store, path, name)
+        if step is not None:
+            return step
         try:
             node = self.open(store, path)
         except IngotError:
             return None
         return check.repair(node, name)
+
+    def _copies_step(self, store: Store, path: str, name: str) -> Repair | None:
+        """Return the step that restores a document below a group from its copy."""
+        try:
+            copies = v3_consolidated.parse(self._group(store, path).document)
+        except IngotError:
+            return None
+        known: restore.Copies = {
+            f"{inner}/{NODE}": (pack_document(copy, inner), v3_metadata.parse)
+            for inner, copy in (copies or {}).items()
+        }
+        return restore.copies_step(store, path, name, known)
 
     def _group(self, store: Store, path: str) -> V3GroupMetadata:
         key = prefix(path) + NODE
