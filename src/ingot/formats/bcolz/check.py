@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.codec import CHUNK_LIMIT
+from ingot.codecs.compressors import Blosc
 from ingot.errors import IngotError
 from ingot.formats import json, trailer
 from ingot.formats.bcolz.array import (
@@ -26,14 +28,23 @@ from ingot.formats.bcolz.array import (
     parse_attrs,
     read_documents,
 )
-from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head
-from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata, Storage, parse_sizes
-from ingot.formats.bcolz.ragged import BcolzRaggedMap, is_items, open_items
+from ingot.formats.bcolz.chunk_file import HEAD_BYTES, PackFiles, check_head
+from ingot.formats.bcolz.metadata import (
+    SIZES,
+    STORAGE,
+    BcolzMetadata,
+    Storage,
+    parse_sizes,
+    with_identity,
+    without_identity,
+)
+from ingot.formats.bcolz.ragged import BcolzRaggedMap, ItemStorage, is_items, open_items
 from ingot.formats.bcolz.table import DATA, ROOTDIRS
 from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.folder_table import folder_name
 from ingot.formats.format import ArrayNode, KeyTemplate, RaggedNode
 from ingot.formats.keys import stored
+from ingot.formats.packs import LENGTH
 from ingot.formats.paths import joined, prefix
 from ingot.stores.store import Commit, Delete, Edit, Extent, Feature, Put, Store
 
@@ -190,8 +201,11 @@ def _array_repair(store: Store, path: str, name: str, rows: int | None) -> Repai
     """Return the next step that mends an array; `rows` is the length of its table, if known."""
     start = prefix(path)
     (documents,) = read_documents(store, [path])
-    step = None
-    if not _is_good(
+    items = is_items(documents.storage)
+    step = _pack_repair(store, path, name, documents)
+    if step is not None or items:
+        pass
+    elif not _is_good(
         lambda data: json.parse_object(data, STORAGE, allow_nan=True), documents.storage
     ):
         step = _storage_step(store, path, name, documents, rows)
@@ -206,6 +220,119 @@ def _array_repair(store: Store, path: str, name: str, rows: int | None) -> Repai
     if step is None and isinstance(parse_attrs(documents.attrs, start + ATTRS), DamagedAttributes):
         return _attrs_step(path, name, documents.attrs or b"")
     return step
+
+
+# Items of variable length ------------------------------------------------------------------------
+
+
+class _Pack(NamedTuple):
+    """What the chunks and trailers of a pack say."""
+
+    rows: int
+    blosc: ChunkHeader
+    identity: int | None
+
+
+def _pack_repair(store: Store, path: str, name: str, documents: ArrayDocuments) -> Repair | None:
+    """Return the next step that mends variable-length items; None for arrays, and without a fault.
+
+    A pack states how many items it has, and not what they are: of a lost type, bytes are left.
+    """
+    start = prefix(path)
+    found = _chunk_numbers(store, path)
+    readable = _is_good(
+        lambda data: json.parse_object(data, STORAGE, allow_nan=True), documents.storage
+    )
+    if readable and not is_items(documents.storage):
+        return None
+    packs = {number: _read_pack(store, path, number) for number in {0, found.run - 1} if found.run}
+    last = packs.get(found.run - 1)
+    if not readable:
+        first = packs.get(0)
+        return None if first is None else _kind_step(path, name, documents, first)
+    if not _is_good(ItemStorage.parse, without_identity(documents.storage or b"")[0]):
+        return None  # It says something that this version does not know.
+    storage = ItemStorage.parse(without_identity(documents.storage or b"")[0])
+    counted = None if found.run and last is None else 0
+    if last is not None:
+        counted = (found.run - 1) * storage.chunklen + min(last.rows, storage.chunklen)
+    if counted is None or found.run != len(found.numbers):
+        return None  # Packs in the middle are lost, or damaged.
+    if not _is_good(parse_sizes, documents.sizes):
+        said = "is lost" if documents.sizes is None else "cannot be parsed"
+        finding = Finding(
+            name,
+            "document",
+            f"{SIZES} {said}",
+            start + SIZES,
+            lost="the number of items, where the last pack has more",
+            repair="count the items of the packs",
+        )
+        sizes = json.pack_line({"shape": [counted]}, SIZES)
+        return Repair(finding, Commit(publish=(Put(start + SIZES, sizes),)))
+    shape, fields = parse_sizes(documents.sizes or b"")
+    if shape[0] <= counted:
+        return None
+    problem = f"{shape[0]} items are claimed, {counted} are stored"
+    finding = Finding(
+        name,
+        "length",
+        problem,
+        start + SIZES,
+        lost=f"items [{counted}:{shape[0]}]",
+        repair=_SHORTEN,
+    )
+    sizes = json.pack_line({**fields, "shape": [counted]}, SIZES)
+    return Repair(finding, Commit(publish=(Put(start + SIZES, sizes),)))
+
+
+def _kind_step(path: str, name: str, documents: ArrayDocuments, first: _Pack) -> Repair | None:
+    """Rebuild the ``meta/storage`` of items from their first pack."""
+    key = prefix(path) + STORAGE
+    said = "is lost" if documents.storage is None else "cannot be parsed"
+    values = {
+        "dtype": "bytes",
+        "cparams": {
+            "clevel": 5,
+            "shuffle": _SHUFFLES.get(first.blosc.filter, 0),
+            "cname": first.blosc.codec if not first.blosc.memcpyed else "lz4",
+            "quantize": 0,
+        },
+        "chunklen": first.rows,
+        "expectedlen": first.rows,
+        "dflt": None,
+    }
+    data = json.pack_line(values, STORAGE, allow_nan=True)
+    if not _is_good(ItemStorage.parse, data):
+        return None
+    if first.identity is not None:
+        data = with_identity(data, first.identity)
+    finding = Finding(
+        name,
+        "document",
+        f"{STORAGE} {said}",
+        key,
+        lost="the kind of the items",
+        repair="take codec and length of packs from the first; items become bytes",
+    )
+    return Repair(finding, Commit(publish=(Put(key, data),)))
+
+
+def _read_pack(store: Store, path: str, number: int) -> _Pack | None:
+    """Return what a pack says, if its trailers agree with its chunks; None for other files."""
+    key = _template(path).key((number,))
+    (data,) = store.read([Extent(key)])
+    if data is None:
+        return None
+    try:
+        lengths, contents = PackFiles(Blosc(), CHUNK_LIMIT // LENGTH.itemsize).chunks(data)
+        rows, identity = lengths.trailer.rows, lengths.trailer.identity
+        lengths.items(rows, rows)
+        for chunk in (lengths, contents):
+            chunk.check(number, identity, rows)
+    except IngotError:
+        return None
+    return _Pack(rows, contents.header, identity) if rows else None
 
 
 def _is_good(parse: Any, data: bytes | None) -> bool:
