@@ -8,6 +8,7 @@ import pytest
 
 from ingot import native
 from ingot.stores import MemoryStore
+from ingot.stores.local import lock
 from ingot.stores.local.store import LocalTurn
 from tests.kernels import needs_native
 from tests.storage import Place, use_kernel
@@ -29,6 +30,8 @@ def _steps_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(native, "begin_turn", not_here)
     monkeypatch.setattr(native, "run_steps", not_here)
+    # Without it the kernel makes no commit by itself.
+    monkeypatch.setattr(lock, "_dataset", not_here)
 
 
 @pytest.fixture(params=["memory", "local"])

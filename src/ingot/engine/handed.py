@@ -46,6 +46,8 @@ def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list[
     held, wanted = locate(chunks, coords)
     extents = [extent for _, extent in wanted]
     found = read_or_locate(chunks.store, extents, threads=threads, verify=verify)
+    if len(found) == len(held) and not any(data is None for data in found):
+        return [*found]  # The usual case: every chunk is stored.
     for (number, extent), data in zip(wanted, found, strict=True):
         held[number] = settle(chunks, coords[number], extent, data)
     return held
@@ -397,6 +399,8 @@ class HandedLayout:
 
     def _held_spans(self, spans: Sequence[tuple[int, int]]) -> "native.Held":
         numbers = [self._chunks_of(begin, end) for begin, end in spans if begin < end]
+        if len(numbers) == 1:
+            return self.held_rows(numbers[0])
         return self.held_rows(np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, int))
 
 
@@ -414,6 +418,8 @@ def _ranges(starts: Sequence[int], steps: Sequence[int], counts: Sequence[int]) 
 
 def _places(numbers: Ints, touched: Sequence[AxisChunks]) -> list[Ints]:
     """Return which of the touched chunks along each axis the chunks with some numbers are."""
+    if len(touched) == 1:
+        return [numbers]
     places = []
     for axis in reversed(touched):
         numbers, place = np.divmod(numbers, len(axis))
@@ -422,6 +428,8 @@ def _places(numbers: Ints, touched: Sequence[AxisChunks]) -> list[Ints]:
 
 
 def _coords(places: Sequence[Ints], touched: Sequence[AxisChunks]) -> Ints:
+    if len(touched) == 1:
+        return touched[0].numbers(places[0]).reshape(-1, 1)
     columns = [axis.numbers(place) for axis, place in zip(touched, places, strict=True)]
     return np.stack(columns, axis=1)
 

@@ -303,6 +303,10 @@ def locate(
     schema = chunks.schema
     inside = (coords < np.array(schema.grid.counts, np.int64)).all(axis=1)
     held: list[native.HeldChunk] = [None] * len(coords)
+    if bool(inside.all()):
+        locations = chunks.locate(coords)
+        if locations.are_whole_keys:
+            return held, list(enumerate(map(Extent, locations.keys)))
     numbers = np.flatnonzero(inside).tolist()
     locations = chunks.locate(coords[inside])
     if locations.are_whole_keys:
