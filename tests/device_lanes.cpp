@@ -56,18 +56,20 @@ int main(int, char** arguments) {
     std::vector<i64> offsets = read_items<i64>(file, counts[6]);
     std::vector<u8> front(counts[7]), back(counts[7]), result(counts[8]);
     std::vector<u32> status(counts[1] + 1);
+    std::vector<u64> planes(counts[1]);
     fclose(file);
     launch([&] {
         decode_streams(
             blocks.data(), blocks.size(), block_owners.data(), block_owners.size(), input.data(),
-            input.size(), front.data(), front.size(), status.data()
+            input.size(), front.data(), front.size(), result.data(), result.size(), planes.data(),
+            status.data()
         );
     });
     for (u32 referring = 0; referring < 2; ++referring)
         launch([&] {
             undo_filters(
-                blocks.data(), blocks.size(), input.size(), front.data(), back.data(), front.size(),
-                referring
+                blocks.data(), blocks.size(), planes.data(), planes.size(), input.data(), input.size(),
+                front.data(), back.data(), front.size(), result.data(), result.size(), referring
             );
         });
     launch([&] {

@@ -134,12 +134,16 @@ class HostDevice:
         stored = np.empty(window.input_size, np.uint8)
         window.write_input(stored)
         blocks = *_sized(window.blocks), *_sized(window.block_owners)
-        self._library.decode_streams(*blocks, *_sized(stored), *_sized(front), _pointer(statuses))
+        planes = np.full(len(window.block_owners), 0xFFFF, np.uint64)
+        into = _pointer(result), ctypes.c_uint64(result.nbytes)
+        self._library.decode_streams(
+            *(*blocks, *_sized(stored), *_sized(front), *into),
+            *(_pointer(planes), _pointer(statuses)),
+        )
         for referring in range(1 + window.refers):
             self._library.undo_filters(
-                *_sized(window.blocks),
-                ctypes.c_uint64(stored.size),
-                *(_pointer(front), *_sized(back), ctypes.c_uint32(referring)),
+                *(*_sized(window.blocks), *_sized(planes), *_sized(stored)),
+                *(_pointer(front), *_sized(back), *into, ctypes.c_uint32(referring)),
             )
         outside = np.zeros(1, np.uint32)
         self._library.scatter(
@@ -148,7 +152,7 @@ class HostDevice:
             *_sized(window.axes),
             *_sized(window.offsets),
             *(_pointer(front), *_sized(back)),
-            *(_pointer(result), ctypes.c_uint64(result.nbytes), _pointer(outside)),
+            *(*into, _pointer(outside)),
         )
         assert not outside[0], "a box reaches out of a buffer"
         return lambda: statuses
@@ -211,7 +215,7 @@ def decoded(device: Device, chunk: bytes, begin: int, end: int) -> bytes | None:
     staged = builder.add_chunk(0, chunk, nbytes, Spans(np.array([begin]), np.array([end])))
     if staged is None:
         return None
-    builder.add_box(staged.start + begin, staged.side, 0, 1, [BoxAxis(end - begin, 1, 1)])
+    builder.add_box(staged, begin, 0, 1, [BoxAxis(end - begin, 1, 1)])
     result = device.empty((end - begin,), np.dtype(np.uint8))
     window = builder.build()
     statuses = device.submit(window, result)()

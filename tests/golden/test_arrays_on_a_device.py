@@ -10,10 +10,8 @@ import ingot
 from ingot.engine.device import device_dtype
 from ingot.errors import IngotError, UnsafeError, UnsupportedError
 from tests.golden.archive import unpacked
-from tests.host_device import HostDevice, needs_compiler
-from tests.property.test_device_reads import same_items
-
-pytestmark = needs_compiler
+from tests.host_device import DEVICES
+from tests.property.test_device_reads import Make, same_items
 
 ARCHIVES = {"zarr2": 60, "zarr3": 70, "zarr-early": 55, "bcolz": 130, "bloscpack": 70}
 """The archives, and how many arrays of numbers are in each, at least."""
@@ -50,13 +48,14 @@ def is_for_a_device(array: ingot.Array) -> bool:
         return False
 
 
+@pytest.mark.parametrize("make", DEVICES)
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_arrays_are_read_as_without_a_device(name: str, tmp_path: Path) -> None:
+def test_arrays_are_read_as_without_a_device(make: Make, name: str, tmp_path: Path) -> None:
     for file, data in unpacked(name).items():
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    device, count = HostDevice(), 0
+    device, count = make(), 0
     for array in arrays(tmp_path):
         count += 1
         for key in (..., tuple(slice(n // 3, n - n // 4, 2) for n in array.shape)):

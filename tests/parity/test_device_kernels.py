@@ -118,9 +118,12 @@ library(True).swap_bytes(ctypes.c_void_p(memory.ctypes.data), ctypes.c_uint64(10
         run_sanitized("-c", code)
 
 
-def small_chunks() -> Window:
-    """Return a window of small chunks of every kind, and of damaged ones, each with a box."""
-    builder, target = WindowBuilder(), 0
+def small_chunks() -> tuple[Window, dict[int, tuple[int, int]]]:
+    """Return a window of small chunks of every kind, and of damaged ones, each with a box.
+
+    Also return where the items of each chunk lie in the result.
+    """
+    builder, target, ranges = WindowBuilder(), 0, {}
     chunks = [chunk for row, chunk in golden() if row["nbytes"] <= SMALL]
     data = np.repeat(np.arange(400, dtype="<i4"), 3).tobytes()
     for filters in (["shuffle"], ["delta", "bitshuffle"], ["shuffle", ("bytedelta", 4)]):
@@ -142,17 +145,21 @@ def small_chunks() -> Window:
                 axes = [BoxAxis(2, 1, half), BoxAxis(half, 2, 1)]
                 if nbytes % 2:
                     axes = [BoxAxis(nbytes, 1, 1)]
-                builder.add_box(staged.start, staged.side, target, 1, axes)
+                builder.add_box(staged, 0, target, 1, axes)
+                ranges[number] = target, target + nbytes
                 target += nbytes
-    builder.add_box(0, 0, target, 1, [BoxAxis(9, 0, 0, np.arange(9)[::-1].copy(), np.arange(9))])
-    return builder.build()
+    turned = [BoxAxis(9, 0, 0, np.arange(9)[::-1].copy(), np.arange(9))]
+    builder.add_box(builder.add_plain(len(chunks), b"spam eggs"), 0, target, 1, turned)
+    ranges[len(chunks)] = target, target + 9
+    return builder.build(), ranges
 
 
 @needs_compiler
 def test_lanes_and_threads_do_not_race(tmp_path: Path) -> None:
     """The thread sanitizer watches lanes that are threads; the outcome is that of one lane."""
-    window = small_chunks()
-    nbytes = int(window.boxes["items"].sum())
+    window, ranges = small_chunks()
+    assert 0 < np.count_nonzero(window.blocks["direct"] >= 0) < len(window.blocks)
+    nbytes = max(end for _, end in ranges.values())
     statuses, result = run_lanes(tmp_path, window, nbytes)
     alone = HostDevice()
     expected = alone.empty((nbytes,), np.dtype("u1"))
@@ -162,19 +169,19 @@ def test_lanes_and_threads_do_not_race(tmp_path: Path) -> None:
     failed = window.failed(statuses[:-1])
     assert 0 < len(failed) < len(set(window.chunk_owners.tolist()))
     sound = np.ones(nbytes, np.bool_)
-    starts = np.append(window.boxes["target"], nbytes)
-    for place, owner in enumerate(dict.fromkeys(window.chunk_owners.tolist())):
-        if owner in failed:
-            sound[starts[place] : starts[place + 1]] = False
+    for owner in failed:
+        begin, end = ranges[owner]
+        sound[begin:end] = False
     assert (np.frombuffer(result, np.uint8)[sound] == expected[sound]).all()
 
 
 @needs_compiler
 def test_the_thread_sanitizer_finds_races(tmp_path: Path) -> None:
     """Without barriers the same kernels race: otherwise the test before this one proves nothing."""
-    window = small_chunks()
+    window, ranges = small_chunks()
+    nbytes = max(end for _, end in ranges.values())
     with pytest.raises(AssertionError, match="data race"):
-        run_lanes(tmp_path, window, int(window.boxes["items"].sum()), barriers=False)
+        run_lanes(tmp_path, window, nbytes, barriers=False)
 
 
 @needs_compiler

@@ -11,6 +11,10 @@
 //   undo_filters     a thread block for each block: from `front` to `back` and so on
 //   scatter          a warp for each part of a box: from `front` or `back` into `result`
 //
+// Two steps save memory traffic. A block whose bytes follow each other in the result goes there at once,
+// without a box. A stream that is stored as it is, and is a plane of shuffled bytes, is not copied: the
+// filter reads it where it is stored.
+//
 // The stored bytes are hostile. Every length and every offset is compared with the buffer that it
 // points into before it is used. A stream that is not what it has to be leaves a status that is not
 // zero, and what it has written so far lies inside its own part of the buffer. The tables are made
@@ -22,11 +26,17 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER static __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
+#define LAUNCHED(threads, blocks) __launch_bounds__(threads, blocks)
 #define SHARED __shared__
-// Kernels are started with this many threads in a block.
+// Kernels are started with this many threads in a block; the one that decodes streams with one warp, since
+// streams differ much, and the warps of a block are bound to parts of a multiprocessor by their numbers.
 #define THREADS 256
+#define DECODING_THREADS 32
 #define LANES 32
+#define UNROLL _Pragma("unroll")
+#define UNROLL_NOT _Pragma("unroll 1")
 #define THREAD threadIdx.x
 #define TEAM blockIdx.x
 #define TEAMS gridDim.x
@@ -35,11 +45,14 @@ typedef long long i64;
 
 DEVICE u32 byte_perm(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 
-// Loads four bytes, little end first, from any address.
+// Loads four bytes, little end first, from any address. Each of the words that are read holds one of them.
 DEVICE u32 load4(const u8* from) {
-    if (((u64)from & 3) == 0) return *(const u32*)from;
-    return from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
+    const u32* words = (const u32*)((u64)from & ~3ull);
+    u32 shift = 8 * ((u64)from & 3);
+    return shift == 0 ? words[0] : __funnelshift_r(words[0], words[1], shift);
 }
+
+DEVICE u32 leading_zeros(u64 bits) { return __clzll(bits); }
 
 // Stores four words at an address that is a multiple of 16.
 DEVICE void store16(u8* to, u32 a, u32 b, u32 c, u32 d) { *(uint4*)to = make_uint4(a, b, c, d); }
@@ -53,15 +66,20 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t i64;
 #define DEVICE static inline
+#define DEVICE_MEMBER static inline
 #define KERNEL extern "C" void
+#define LAUNCHED(threads, blocks)
 #define TEAM 0u
 #define TEAMS 1u
+#define UNROLL
+#define UNROLL_NOT
 #ifdef HOST_LANES
 extern thread_local u32 host_thread;
 void host_sync_warp();
 void host_sync_team();
 #define SHARED static
 #define THREADS HOST_THREADS
+#define DECODING_THREADS HOST_THREADS
 #define LANES HOST_LANES
 #define THREAD host_thread
 #define SYNC_WARP() host_sync_warp()
@@ -69,6 +87,7 @@ void host_sync_team();
 #else
 #define SHARED
 #define THREADS 1
+#define DECODING_THREADS 1
 #define LANES 1
 #define THREAD 0u
 #define SYNC_WARP()
@@ -86,6 +105,8 @@ DEVICE u32 load4(const u8* from) {
     return from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
 }
 
+DEVICE u32 leading_zeros(u64 bits) { return (u32)__builtin_clzll(bits); }
+
 DEVICE void store16(u8* to, u32 a, u32 b, u32 c, u32 d) {
     u32 words[4] = {a, b, c, d};
     memcpy(to, words, 16);
@@ -95,8 +116,10 @@ DEVICE void copy16(u8* to, const u8* from) { memcpy(to, from, 16); }
 #endif
 
 #define LANE (THREAD % LANES)
-#define WARP ((u64)TEAM * (THREADS / LANES) + THREAD / LANES)
-#define WARPS ((u64)TEAMS * (THREADS / LANES))
+#define WARPS_OF(threads) ((u64)TEAMS * ((threads) / LANES))
+#define WARP_OF(threads) ((u64)TEAM * ((threads) / LANES) + THREAD / LANES)
+#define WARP WARP_OF(THREADS)
+#define WARPS WARPS_OF(THREADS)
 
 // The tables. ingot.device.window has the same records as NumPy types; a test compares the sizes.
 
@@ -109,6 +132,7 @@ struct Block {
     u64 source_end;     // where they end
     u64 target;         // where it begins in `front` and `back`
     u64 reference;      // where the first block of its chunk begins, for delta
+    i64 direct;         // where it begins in `result`; below zero where boxes move it there
     u32 nbytes;         // its decoded size
     u32 typesize;       // the bytes of an item
     u32 streams;        // how many streams it has
@@ -141,7 +165,7 @@ struct Axis {
     i64 target_table;
 };
 
-static_assert(sizeof(Block) == 64 && sizeof(Box) == 48 && sizeof(Axis) == 40, "as NumPy has them");
+static_assert(sizeof(Block) == 72 && sizeof(Box) == 48 && sizeof(Axis) == 40, "as NumPy has them");
 
 // What a stream can be found to be. Zero is sound; the other numbers are for tests and for people.
 enum Status {
@@ -161,8 +185,20 @@ enum Status {
 
 // Streams -----------------------------------------------------------------------------------------
 
+// Up to this many bytes are copied one by one, by each lane.
+#define FEW_BYTES 128
+
+// Copies bytes to a place behind them, or to another buffer.
 DEVICE void copy_bytes(u8* to, const u8* from, u32 count) {
-    for (u32 at = LANE; at < count; at += LANES) to[at] = from[at];
+    u32 at = 0;
+    if (count > FEW_BYTES) {
+        u32 head = (u32)(16 - ((u64)to & 15)) & 15;
+        for (u32 byte = LANE; byte < head; byte += LANES) to[byte] = from[byte];
+        for (at = head + 16 * LANE; at + 16 <= count; at += 16 * LANES)
+            store16(to + at, load4(from + at), load4(from + at + 4), load4(from + at + 8), load4(from + at + 12));
+        at = head + (count - head) / 16 * 16;
+    }
+    for (at += LANE; at < count; at += LANES) to[at] = from[at];
 }
 
 DEVICE void repeat_pattern(u8* to, u32 count, const u8* pattern, u32 width) {
@@ -170,19 +206,236 @@ DEVICE void repeat_pattern(u8* to, u32 count, const u8* pattern, u32 width) {
 }
 
 DEVICE void fill_bytes(u8* to, u32 count, u8 value) {
-    for (u32 at = LANE; at < count; at += LANES) to[at] = value;
+    u32 at = 0, word = value * 0x01010101u;
+    if (count > FEW_BYTES) {
+        u32 head = (u32)(16 - ((u64)to & 15)) & 15;
+        for (u32 byte = LANE; byte < head; byte += LANES) to[byte] = value;
+        for (at = head + 16 * LANE; at + 16 <= count; at += 16 * LANES) store16(to + at, word, word, word, word);
+        at = head + (count - head) / 16 * 16;
+    }
+    for (at += LANE; at < count; at += LANES) to[at] = value;
 }
 
 // Copies a match; where both parts overlap, the bytes repeat. All that is read is written already.
 DEVICE void copy_match(u8* out, u32 made, u32 distance, u32 length) {
-    const u8* from = out + made - distance;
-    SYNC_WARP();
+    u8* to = out + made;
+    const u8* from = to - distance;
     if (distance >= length) {
-        for (u32 at = LANE; at < length; at += LANES) out[made + at] = from[at];
+        copy_bytes(to, from, length);
     } else {
-        for (u32 at = LANE; at < length; at += LANES) out[made + at] = from[at % distance];
+        // A few whole repetitions, then twice as many each time.
+        u32 first = distance * ((FEW_BYTES + distance - 1) / distance);
+        u32 done = length < first ? length : first;
+        for (u32 at = LANE; at < done; at += LANES) to[at] = from[at % distance];
+        while (done < length) {
+            SYNC_WARP();
+            u32 more = length - done < done ? length - done : done;
+            copy_bytes(to + done, to, more);
+            done += more;
+        }
     }
     SYNC_WARP();
+}
+
+// Short operations are decoded several at a time. The lanes take the bytes of a window of the input as the
+// first bytes of operations, all at once; which of them are such follows from the lengths. Then each lane
+// finds the sources of some bytes of the output. Bytes of the same batch are no sources: a lane goes on
+// to the bytes that those are copies of.
+
+#define WINDOW 32
+// The places of a window that a lane has: those that leave its own number when divided by LANES.
+#define EACH (WINDOW / LANES)
+#define PLACE(number) ((number) * LANES + LANE)
+// So many rounds find all operations of a window, of at least two bytes each.
+#define ROUNDS 4
+// The most bytes that a batch makes, and how many bytes of the input it may read.
+#define BATCH 64
+#define AHEAD 72
+
+// A value for each place of a window.
+struct Spread {
+    u32 of[EACH];
+};
+
+// What the lanes of a warp share.
+struct Batch {
+    u32 board[WINDOW];      // values of places, where lanes cannot read those of others
+    u32 operations[BATCH];  // by their first byte of output: place, literals and distance
+};
+
+struct Operation {
+    u32 size;               // its bytes in the input; zero where it is not short
+    u32 literals;
+    u32 match;              // the length of its match, behind the literals
+};
+
+// The four bytes from each place of a window on; zero where the input ends before.
+DEVICE Spread load_window(const u8* in, u32 left) {
+    Spread found;
+    UNROLL for (u32 e = 0; e < EACH; ++e) found.of[e] = PLACE(e) + 4 <= left ? load4(in + PLACE(e)) : 0;
+    return found;
+}
+
+#ifdef __CUDACC__
+DEVICE u32 value_of(const Spread& values, u32 place, Batch&) {
+    return __shfl_sync(~0u, values.of[0], place);
+}
+
+DEVICE Spread gather(const Spread& values, const Spread& places, Batch&) {
+    return {{__shfl_sync(~0u, values.of[0], places.of[0])}};
+}
+
+DEVICE u32 any_bits(const Spread& bits, Batch&) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(~0u, bits.of[0]);
+#else
+    u32 found = bits.of[0];
+    for (u32 step = 16; step; step /= 2) found |= __shfl_xor_sync(~0u, found, step);
+    return found;
+#endif
+}
+
+// The bits of the places that have a value other than zero.
+DEVICE u32 places_of(const Spread& values, Batch&) { return __ballot_sync(~0u, values.of[0]); }
+
+// The sums of the values up to each place.
+DEVICE Spread sums_of(const Spread& values, Batch&) {
+    u32 sum = values.of[0];
+    for (u32 step = 1; step < WINDOW; step *= 2) {
+        u32 before = __shfl_up_sync(~0u, sum, step);
+        if (LANE >= step) sum += before;
+    }
+    return {{sum}};
+}
+#else
+DEVICE void share(const Spread& values, Batch& batch) {
+    SYNC_WARP();
+    for (u32 e = 0; e < EACH; ++e) batch.board[PLACE(e)] = values.of[e];
+    SYNC_WARP();
+}
+
+DEVICE u32 value_of(const Spread& values, u32 place, Batch& batch) {
+    share(values, batch);
+    return batch.board[place];
+}
+
+DEVICE Spread gather(const Spread& values, const Spread& places, Batch& batch) {
+    share(values, batch);
+    Spread found;
+    for (u32 e = 0; e < EACH; ++e) found.of[e] = batch.board[places.of[e] % WINDOW];
+    return found;
+}
+
+DEVICE u32 any_bits(const Spread& bits, Batch& batch) {
+    share(bits, batch);
+    u32 found = 0;
+    for (u32 place = 0; place < WINDOW; ++place) found |= batch.board[place];
+    return found;
+}
+
+DEVICE u32 places_of(const Spread& values, Batch& batch) {
+    share(values, batch);
+    u32 found = 0;
+    for (u32 place = 0; place < WINDOW; ++place) found |= (u32)(batch.board[place] != 0) << place;
+    return found;
+}
+
+DEVICE Spread sums_of(const Spread& values, Batch& batch) {
+    share(values, batch);
+    Spread found;
+    for (u32 e = 0; e < EACH; ++e) {
+        found.of[e] = 0;
+        for (u32 place = 0; place <= PLACE(e); ++place) found.of[e] += batch.board[place];
+    }
+    return found;
+}
+#endif
+
+// Where a byte of a batch comes from. `starts` has the bits of the first bytes of operations.
+DEVICE const u8* source_of(u32 byte, u64 starts, const Batch& batch, const u8* in, const u8* out) {
+    while (true) {
+        u32 first = 63 - leading_zeros(starts & ~0ull >> (63 - byte));
+        u32 operation = batch.operations[first];
+        u32 place = operation & 31, literals = operation >> 5 & 63, distance = operation >> 11;
+        u32 within = byte - first;
+        if (within < literals) return in + place + 1 + within;
+        within -= literals;
+        if (within >= distance) within %= distance;
+        u32 behind = first + literals + within;
+        if (behind < distance) return out - (distance - behind);
+        byte = behind - distance;
+    }
+}
+
+// Decodes short operations of the input, of which `left` bytes are there, to the output, of which `made` bytes
+// exist. Returns how many bytes of the input they have: none where the first is not short or not sound. At
+// least AHEAD bytes have to be left, and room for BATCH. The window becomes the next one.
+template <class Codec>
+DEVICE u32 decode_batch(
+    const u8* in, u32 left, u8* out, u32 made, Spread& window, Batch& batch, u32& produced
+) {
+    Spread sizes, short_ones, matches, literals, jumps, bits;
+    UNROLL for (u32 e = 0; e < EACH; ++e) {
+        Operation found = Codec::read(window.of[e]);
+        sizes.of[e] = PLACE(e) + found.size;
+        short_ones.of[e] = found.size;
+        literals.of[e] = found.literals;
+        matches.of[e] = found.match;
+        jumps.of[e] = found.size && sizes.of[e] < WINDOW ? sizes.of[e] : WINDOW;
+    }
+    u32 operations = places_of(short_ones, batch);
+    if (!(operations & 1)) return 0;
+    u32 reached = 1;
+    UNROLL for (u32 round = 0; round < ROUNDS; ++round) {
+        UNROLL for (u32 e = 0; e < EACH; ++e) {
+            bool on = (reached >> PLACE(e) & 1) && jumps.of[e] < WINDOW;
+            bits.of[e] = on ? 1u << jumps.of[e] : 0;
+        }
+        reached |= any_bits(bits, batch);
+        if (round + 1 < ROUNDS) {
+            Spread further = gather(jumps, jumps, batch);
+            UNROLL for (u32 e = 0; e < EACH; ++e)
+                if (jumps.of[e] < WINDOW) jumps.of[e] = further.of[e];
+        }
+    }
+    operations &= reached;
+    UNROLL for (u32 e = 0; e < EACH; ++e)
+        bits.of[e] = operations >> PLACE(e) & 1 ? literals.of[e] + matches.of[e] : 0;
+    Spread ends = sums_of(bits, batch), failed;
+    UNROLL for (u32 e = 0; e < EACH; ++e) {
+        bits.of[e] = ends.of[e] <= BATCH;
+        failed.of[e] = 0;
+    }
+    operations &= places_of(bits, batch);
+    if (!operations) return 0;
+    Spread low, high;
+    UNROLL for (u32 e = 0; e < EACH; ++e) {
+        low.of[e] = high.of[e] = 0;
+        if (!(operations >> PLACE(e) & 1)) continue;
+        u32 first = ends.of[e] - matches.of[e] - literals.of[e];
+        u32 distance = 1;
+        if (matches.of[e]) {
+            distance = Codec::distance(window.of[e], in + PLACE(e));
+            failed.of[e] = distance == 0 || distance > made + first + literals.of[e];
+        }
+        batch.operations[first] = PLACE(e) | literals.of[e] << 5 | distance << 11;
+        (first < 32 ? low : high).of[e] = 1u << first % 32;
+    }
+    if (places_of(failed, batch)) return 0;
+    u64 starts = (u64)any_bits(high, batch) << 32 | any_bits(low, batch);
+    u32 last = 63 - leading_zeros(operations);
+    u32 consumed = value_of(sizes, last, batch);
+    produced = value_of(ends, last, batch);
+    // These loads are on their way while bytes are copied.
+    window = load_window(in + consumed, left - consumed);
+    SYNC_WARP();
+    u8 values[BATCH / LANES];
+    UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
+        if (PLACE(e) < produced) values[e] = *source_of(PLACE(e), starts, batch, in, out + made);
+    UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
+        if (PLACE(e) < produced) out[made + PLACE(e)] = values[e];
+    SYNC_WARP();
+    return consumed;
 }
 
 // Adds the bytes of a long length. False where the stream ends, or the length is beyond `most`.
@@ -197,13 +450,36 @@ DEVICE bool add_length(const u8* in, u32 size, u32& at, u32& length, u32 most) {
     return true;
 }
 
+struct Lz4 {
+    // A longer match with one more byte for its length is short as well, where that byte is at hand.
+    DEVICE_MEMBER Operation read(u32 bytes) {
+        u32 literals = bytes >> 4 & 15, match = bytes & 15, more = bytes >> 24;
+        bool longer = match == 15;
+        if (literals == 15 || (longer && (literals || more == 255))) return {0, 0, 0};
+        return {3 + literals + longer, literals, match + 4 + (longer ? more : 0)};
+    }
+
+    DEVICE_MEMBER u32 distance(u32 bytes, const u8* in) {
+        u32 literals = bytes >> 4 & 15;
+        if (literals < 2) return bytes >> (8 + 8 * literals) & 0xffff;
+        return in[1 + literals] | (u32)in[2 + literals] << 8;
+    }
+};
+
 // LZ4, by the rules of LZ4_decompress_safe: the last five bytes are literals, the last match begins
 // twelve bytes before the end or earlier. All lanes parse the same bytes, and share the copying.
-DEVICE u32 decode_lz4(const u8* in, u32 size, u8* out, u32 room) {
+DEVICE u32 decode_lz4(const u8* in, u32 size, u8* out, u32 room, Batch& batch) {
     const u32 LAST_LITERALS = 5, MATCH_LIMIT = 12, SHORTEST = 4;
     u32 at = 0, made = 0;
+    Spread window = load_window(in, size);
     while (true) {
         if (at >= size) return CUT_INPUT;
+        if (size - at >= AHEAD && room - made >= BATCH + MATCH_LIMIT) {
+            u32 more = 0, passed = decode_batch<Lz4>(in + at, size - at, out, made, window, batch, more);
+            at += passed;
+            made += more;
+            if (passed) continue;
+        }
         u32 token = in[at++];
         u32 literals = token >> 4;
         if (literals == 15 && !add_length(in, size, at, literals, room)) return CUT_INPUT;
@@ -212,10 +488,8 @@ DEVICE u32 decode_lz4(const u8* in, u32 size, u8* out, u32 room) {
         copy_bytes(out + made, in + at, literals);
         at += literals;
         made += literals;
-        if (at == size) {
-            SYNC_WARP();
-            return made == room ? SOUND : SHORT;
-        }
+        SYNC_WARP();
+        if (at == size) return made == room ? SOUND : SHORT;
         if (room - made < MATCH_LIMIT || size - at < 2 + 1 + LAST_LITERALS) return CUT_INPUT;
         u32 distance = in[at] | (u32)in[at + 1] << 8;
         at += 2;
@@ -223,21 +497,52 @@ DEVICE u32 decode_lz4(const u8* in, u32 size, u8* out, u32 room) {
         if (length == 15 + SHORTEST && !add_length(in, size, at, length, room)) return CUT_INPUT;
         if (distance == 0 || distance > made) return FAR;
         if (length > room - made || room - made - length < LAST_LITERALS) return FULL;
+        window = load_window(in + at, size - at);
         copy_match(out, made, distance, length);
         made += length;
     }
 }
 
-DEVICE u32 decode_blosclz(const u8* in, u32 size, u8* out, u32 room) {
-    const u32 NEAR = 8192, LONG_MATCH = 9;
+// Matches that reach back further than this have two more bytes for their distance.
+#define NEAR 8192
+
+struct Blosclz {
+    DEVICE_MEMBER Operation read(u32 bytes) {
+        u32 control = bytes & 255, next = bytes >> 8 & 255, after = bytes >> 16 & 255;
+        if (control < 32) return {control + 2, control + 1, 0};
+        bool longer = control >> 5 == 7, far = (control & 31) == 31 && (longer ? after : next) == 255;
+        if (longer && (next == 255 || far)) return {0, 0, 0};
+        return {far ? 4u : 2u + longer, 0, (control >> 5) + 2 + (longer ? next : 0)};
+    }
+
+    DEVICE_MEMBER u32 distance(u32 bytes, const u8*) {
+        u32 low = bytes >> ((bytes & 255) >> 5 == 7 ? 16 : 8) & 255;
+        u32 found = ((bytes & 31) << 8) + low + 1;
+        return found == NEAR ? found + (bytes >> 8 & 0xff00) + (bytes >> 24) : found;
+    }
+};
+
+DEVICE u32 decode_blosclz(const u8* in, u32 size, u8* out, u32 room, Batch& batch) {
+    const u32 LONG_MATCH = 9;
+    u32 at = 0, made = 0;
     if (size == 0) return CUT_INPUT;
-    u32 at = 1, made = 0, control = in[0] & 31;
-    while (true) {
+    Spread window = load_window(in, size);
+    while (at < size) {
+        if (at && size - at >= AHEAD && room - made >= BATCH) {
+            u32 more = 0, passed = decode_batch<Blosclz>(in + at, size - at, out, made, window, batch, more);
+            at += passed;
+            made += more;
+            if (passed) continue;
+        }
+        // The upper bits of the first byte have the version.
+        u32 control = at ? in[at] : in[at] & 31;
+        ++at;
         if (control < 32) {
             u32 literals = control + 1;
             if (literals > size - at) return CUT_INPUT;
             if (literals > room - made) return FULL;
             copy_bytes(out + made, in + at, literals);
+            SYNC_WARP();
             at += literals;
             made += literals;
         } else {
@@ -255,10 +560,8 @@ DEVICE u32 decode_blosclz(const u8* in, u32 size, u8* out, u32 room) {
             copy_match(out, made, distance, length);
             made += length;
         }
-        if (at == size) break;
-        control = in[at++];
+        window = load_window(in + at, size - at);
     }
-    SYNC_WARP();
     return made == room ? SOUND : SHORT;
 }
 
@@ -289,9 +592,28 @@ DEVICE u32 find_stream(const Block& block, const u8* input, u32 number, u32 each
     }
 }
 
-DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* front) {
+// The filters of a block are undone from the last one to the first.
+DEVICE u32 last_filter(const Block& block) {
+    u32 last = 0;
+    for (u32 step = 0; step < MOST_FILTERS; ++step)
+        if (block.filters[step]) last = step;
+    return last;
+}
+
+#define MOST_PLANES 16
+
+// Whether the streams of a block are the planes of its shuffled bytes, and these are read where they lie.
+DEVICE bool has_planes(const Block& block) {
+    u32 last = last_filter(block);
+    return block.filters[last] == SHUFFLE && (block.metas[last] == 0 || block.metas[last] == block.typesize) &&
+           block.streams == block.typesize && block.streams > 1 && block.streams <= MOST_PLANES &&
+           block.kind != RAW && block.kind != PATTERN;
+}
+
+// Decodes a stream into its part of `whole`. `plane` becomes the number behind where it lies in `input`,
+// where that is where it is read; else zero.
+DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* whole, Batch& batch, u64& plane) {
     u64 size = block.source_end - block.source;
-    u8* whole = front + block.target;
     if (block.kind == RAW) {
         if (size != block.nbytes) return BAD_LENGTH;
         copy_bytes(whole, input + block.source, block.nbytes);
@@ -314,37 +636,52 @@ DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* fr
     }
     u32 length = (u32)stream.length;
     if (length == each) {
-        copy_bytes(out, in, each);
+        if (has_planes(block)) {
+            plane = stream.at + 1;
+        } else {
+            copy_bytes(out, in, each);
+        }
         return SOUND;
     }
-    if (block.kind == LZ4) return decode_lz4(in, length, out, each);
-    return decode_blosclz(in, length, out, each);
+    if (block.kind == LZ4) return decode_lz4(in, length, out, each, batch);
+    return decode_blosclz(in, length, out, each, batch);
 }
 
 // Whether a part of a buffer lies inside of it.
 DEVICE bool inside(u64 start, u64 count, u64 size) { return count <= size && start <= size - count; }
 
-DEVICE bool is_possible(const Block& block, u64 input_size, u64 room) {
+DEVICE bool is_possible(const Block& block, u64 input_size, u64 room, u64 result_size) {
     return block.source <= block.source_end && block.source_end <= input_size &&
            inside(block.target, block.nbytes, room) && block.typesize != 0 && block.streams != 0 &&
            block.streams <= block.nbytes && block.nbytes % block.streams == 0 && block.kind <= LZ4 &&
-           (!block.referring || inside(block.reference, block.nbytes, room));
+           (!block.referring || inside(block.reference, block.nbytes, room)) &&
+           (block.direct < 0 || inside(block.direct, block.nbytes, result_size));
 }
 
-// `owners` has the number of the block of each stream.
-KERNEL decode_streams(
+// `owners` has the number of the block of each stream; `planes` gets where streams are read in `input`.
+KERNEL LAUNCHED(DECODING_THREADS, 32) decode_streams(
     const Block* blocks, u64 block_count, const u32* owners, u64 stream_count, const u8* input,
-    u64 input_size, u8* front, u64 room, u32* status
+    u64 input_size, u8* front, u64 room, u8* result, u64 result_size, u64* planes, u32* status
 ) {
-    for (u64 number = WARP; number < stream_count; number += WARPS) {
+    SHARED Batch batches[DECODING_THREADS / LANES];
+    Batch& batch = batches[THREAD / LANES];
+    for (u64 number = WARP_OF(DECODING_THREADS); number < stream_count; number += WARPS_OF(DECODING_THREADS)) {
         u32 owner = owners[number], found = OUTSIDE;
+        u64 plane = 0;
         if (owner < block_count) {
             const Block& block = blocks[owner];
             u64 own = number - block.first_stream;
-            if (own < block.streams && is_possible(block, input_size, room))
-                found = decode_stream(block, input, (u32)own, front);
+            if (own < block.streams && is_possible(block, input_size, room, result_size)) {
+                bool filtered = block.filters[last_filter(block)] != 0;
+                u8* whole = block.direct < 0 || filtered ? front + block.target : result + block.direct;
+                found = decode_stream(block, input, (u32)own, whole, batch, plane);
+            }
         }
-        if (LANE == 0) status[number] = found;
+        if (LANE == 0) {
+            status[number] = found;
+            planes[number] = plane;
+        }
+        SYNC_WARP();
     }
 }
 
@@ -360,16 +697,24 @@ DEVICE void transpose4(u32& a, u32& b, u32& c, u32& d) {
     d = byte_perm(ab_high, cd_high, 0x7632);
 }
 
-// Four items of four planes, from four bytes of each.
-DEVICE void gather4(const u8* planes, u32 count, u32 item, u32 words[4]) {
-    for (u32 plane = 0; plane < 4; ++plane) words[plane] = load4(planes + (u64)plane * count + item);
-    transpose4(words[0], words[1], words[2], words[3]);
+// Where the planes of shuffled bytes begin: one behind the other, but for those that are read in `input`.
+struct Planes {
+    const u64* stored;      // the numbers behind their places in `input`, zero for others; null for none
+    const u8* input;
+    const u8* from;
+    u32 items;
+};
+
+DEVICE const u8* plane_at(const Planes& planes, u32 number) {
+    u64 stored = planes.stored ? planes.stored[number] : 0;
+    return stored ? planes.input + stored - 1 : planes.from + (u64)number * planes.items;
 }
 
-DEVICE void unshuffle2(const u8* from, u8* to, u32 items) {
+DEVICE void unshuffle2(const Planes& planes, u8* to, u32 items) {
+    const u8 *first = plane_at(planes, 0), *second = plane_at(planes, 1);
     for (u32 item = 8 * THREAD; item + 8 <= items; item += 8 * THREADS) {
-        u32 low = load4(from + item), high = load4(from + items + item);
-        u32 low_next = load4(from + item + 4), high_next = load4(from + items + item + 4);
+        u32 low = load4(first + item), high = load4(second + item);
+        u32 low_next = load4(first + item + 4), high_next = load4(second + item + 4);
         store16(
             to + 2ull * item, byte_perm(low, high, 0x5140), byte_perm(low, high, 0x7362),
             byte_perm(low_next, high_next, 0x5140), byte_perm(low_next, high_next, 0x7362)
@@ -377,46 +722,56 @@ DEVICE void unshuffle2(const u8* from, u8* to, u32 items) {
     }
 }
 
-DEVICE void unshuffle4(const u8* from, u8* to, u32 items) {
+// Items of several words of four bytes, four items at a time.
+template <u32 WORDS> DEVICE void unshuffle_words(const Planes& planes, u8* to, u32 items) {
+    const u8* from[4 * WORDS];
+    UNROLL for (u32 number = 0; number < 4 * WORDS; ++number) from[number] = plane_at(planes, number);
     for (u32 item = 4 * THREAD; item + 4 <= items; item += 4 * THREADS) {
-        u32 made[4];
-        gather4(from, items, item, made);
-        store16(to + 4ull * item, made[0], made[1], made[2], made[3]);
+        u32 made[WORDS][4];
+        UNROLL for (u32 word = 0; word < WORDS; ++word) {
+            UNROLL for (u32 byte = 0; byte < 4; ++byte) made[word][byte] = load4(from[4 * word + byte] + item);
+        }
+        UNROLL for (u32 word = 0; word < WORDS; ++word)
+            transpose4(made[word][0], made[word][1], made[word][2], made[word][3]);
+        u8* begin = to + 4ull * WORDS * item;
+        UNROLL for (u32 part = 0; part < WORDS; ++part) {
+            u32 at = 4 * part;
+            store16(
+                begin + 16 * part, made[at % WORDS][at / WORDS], made[(at + 1) % WORDS][(at + 1) / WORDS],
+                made[(at + 2) % WORDS][(at + 2) / WORDS], made[(at + 3) % WORDS][(at + 3) / WORDS]
+            );
+        }
     }
 }
 
-DEVICE void unshuffle8(const u8* from, u8* to, u32 items) {
-    for (u32 item = 4 * THREAD; item + 4 <= items; item += 4 * THREADS) {
-        u32 low[4], high[4];
-        gather4(from, items, item, low);
-        gather4(from + 4ull * items, items, item, high);
-        store16(to + 8ull * item, low[0], high[0], low[1], high[1]);
-        store16(to + 8ull * item + 16, low[2], high[2], low[3], high[3]);
+// The items from `first` on, byte by byte.
+DEVICE void unshuffle_items(const Planes& planes, u8* to, u32 items, u32 size, u32 first) {
+    for (u32 place = 0; place < size; ++place) {
+        const u8* plane = plane_at(planes, place);
+        for (u32 item = first + THREAD; item < items; item += THREADS) to[(u64)item * size + place] = plane[item];
     }
 }
 
-// The items from `first` on, byte by byte, and the bytes behind the last whole item.
-DEVICE void unshuffle_bytes(const u8* from, u8* to, u32 nbytes, u32 size, u32 first) {
-    u32 items = nbytes / size, whole = items * size;
-    for (u32 at = first * size + THREAD; at < nbytes; at += THREADS)
-        to[at] = at < whole ? from[(u64)(at % size) * items + at / size] : from[at];
-}
-
-DEVICE void unshuffle(const u8* from, u8* to, u32 nbytes, u32 size) {
-    u32 items = nbytes / size, done = 0;
+// Items of any size, and the bytes behind the last whole item.
+DEVICE void unshuffle(const Planes& planes, u8* to, u32 nbytes, u32 size) {
+    u32 items = planes.items, done = 0;
     if ((u64)to & 15) {
         // Sixteen bytes are stored at once only where they may be.
     } else if (size == 2) {
-        unshuffle2(from, to, items);
+        unshuffle2(planes, to, items);
         done = items / 8 * 8;
     } else if (size == 4) {
-        unshuffle4(from, to, items);
+        unshuffle_words<1>(planes, to, items);
         done = items / 4 * 4;
     } else if (size == 8) {
-        unshuffle8(from, to, items);
+        unshuffle_words<2>(planes, to, items);
+        done = items / 4 * 4;
+    } else if (size == 16) {
+        unshuffle_words<4>(planes, to, items);
         done = items / 4 * 4;
     }
-    unshuffle_bytes(from, to, nbytes, size, done);
+    unshuffle_items(planes, to, items, size, done);
+    for (u32 at = items * size + THREAD; at < nbytes; at += THREADS) to[at] = planes.from[at];
 }
 
 // Transposes eight rows of eight bits.
@@ -429,19 +784,71 @@ DEVICE u64 transpose_bits(u64 rows) {
     return rows ^ swapped ^ (swapped << 28);
 }
 
+// Eight bytes of one place in eight items, from the eight rows of their bits.
+DEVICE u64 gather_bits(const u8* from, u32 groups, u32 place, u32 group) {
+    u64 rows = 0;
+    UNROLL for (u32 bit = 0; bit < 8; ++bit) rows |= (u64)from[(8ull * place + bit) * groups + group] << 8 * bit;
+    return transpose_bits(rows);
+}
+
+// Items of several words of four bytes, eight items at a time.
+template <u32 WORDS> DEVICE void unbitshuffle_words(const u8* from, u8* to, u32 groups) {
+    for (u32 group = THREAD; group < groups; group += THREADS) {
+        u32 made[WORDS][8];
+        UNROLL for (u32 word = 0; word < WORDS; ++word) {
+            UNROLL for (u32 byte = 0; byte < 4; ++byte) {
+                u64 bytes = gather_bits(from, groups, 4 * word + byte, group);
+                made[word][byte] = (u32)bytes;
+                made[word][4 + byte] = (u32)(bytes >> 32);
+            }
+            transpose4(made[word][0], made[word][1], made[word][2], made[word][3]);
+            transpose4(made[word][4], made[word][5], made[word][6], made[word][7]);
+        }
+        u8* begin = to + 32ull * WORDS * group;
+        UNROLL for (u32 part = 0; part < 2 * WORDS; ++part) {
+            u32 at = 4 * part;
+            store16(
+                begin + 16 * part, made[at % WORDS][at / WORDS], made[(at + 1) % WORDS][(at + 1) / WORDS],
+                made[(at + 2) % WORDS][(at + 2) / WORDS], made[(at + 3) % WORDS][(at + 3) / WORDS]
+            );
+        }
+    }
+}
+
+DEVICE void unbitshuffle2(const u8* from, u8* to, u32 groups) {
+    for (u32 group = THREAD; group < groups; group += THREADS) {
+        u64 low = gather_bits(from, groups, 0, group), high = gather_bits(from, groups, 1, group);
+        store16(
+            to + 16ull * group, byte_perm((u32)low, (u32)high, 0x5140), byte_perm((u32)low, (u32)high, 0x7362),
+            byte_perm((u32)(low >> 32), (u32)(high >> 32), 0x5140),
+            byte_perm((u32)(low >> 32), (u32)(high >> 32), 0x7362)
+        );
+    }
+}
+
+DEVICE void unbitshuffle_bytes(const u8* from, u8* to, u32 groups, u32 size) {
+    for (u32 at = THREAD; at < groups * size; at += THREADS) {
+        u32 group = at % groups, place = at / groups;
+        u64 bytes = gather_bits(from, groups, place, group);
+        for (u32 item = 0; item < 8; ++item) to[(8ull * group + item) * size + place] = (u8)(bytes >> 8 * item);
+    }
+}
+
 // Row 8 k + b has bit b of byte k of all items, eight items in a byte.
 DEVICE void unbitshuffle(const u8* from, u8* to, u32 nbytes, u32 size, bool partial) {
     u32 items = nbytes / size;
     u32 filtered = partial || items % 8 == 0 ? items - items % 8 : 0;
     u32 groups = filtered / 8;
-    for (u32 at = THREAD; at < groups * size; at += THREADS) {
-        u32 group = at % groups, place = at / groups;
-        u64 rows = 0;
-        for (u32 bit = 0; bit < 8; ++bit)
-            rows |= (u64)from[(8ull * place + bit) * groups + group] << 8 * bit;
-        rows = transpose_bits(rows);
-        for (u32 item = 0; item < 8; ++item)
-            to[(8ull * group + item) * size + place] = (u8)(rows >> 8 * item);
+    if ((u64)to & 15) {
+        unbitshuffle_bytes(from, to, groups, size);
+    } else if (size == 2) {
+        unbitshuffle2(from, to, groups);
+    } else if (size == 4) {
+        unbitshuffle_words<1>(from, to, groups);
+    } else if (size == 8) {
+        unbitshuffle_words<2>(from, to, groups);
+    } else {
+        unbitshuffle_bytes(from, to, groups, size);
     }
     for (u32 at = filtered * size + THREAD; at < nbytes; at += THREADS) to[at] = from[at];
 }
@@ -491,14 +898,20 @@ DEVICE u32 count_turns(const Block& block) {
     return turns;
 }
 
-DEVICE void undo_block(const Block& block, u8* front, u8* back, u8* sums) {
+DEVICE void undo_block(
+    const Block& block, const u64* planes, const u8* input, u8* front, u8* back, u8* result, u8* sums
+) {
     u8 *from = front + block.target, *to = back + block.target;
     const u8* reference = (count_turns(block) % 2 ? back : front) + block.reference;
-    for (u32 step = MOST_FILTERS; step-- > 0;) {
+    // A block that goes to the result at once has one filter, or none.
+    if (block.direct >= 0) to = result + block.direct;
+    // Only the filter that is undone first reads the streams.
+    const u64* stored = has_planes(block) ? planes + block.first_stream : nullptr;
+    UNROLL_NOT for (u32 step = MOST_FILTERS; step-- > 0;) {
         u32 meta = block.metas[step] ? block.metas[step] : block.typesize;
         bool turns = false;
         if (block.filters[step] == SHUFFLE) {
-            unshuffle(from, to, block.nbytes, meta);
+            unshuffle({stored, input, from, block.nbytes / meta}, to, block.nbytes, meta);
             turns = true;
         } else if (block.filters[step] == BITSHUFFLE) {
             unbitshuffle(from, to, block.nbytes, block.typesize, block.partial);
@@ -510,6 +923,7 @@ DEVICE void undo_block(const Block& block, u8* front, u8* back, u8* sums) {
         }
         SYNC_TEAM();
         if (turns) {
+            stored = nullptr;
             u8* done = from;
             from = to;
             to = done;
@@ -519,14 +933,16 @@ DEVICE void undo_block(const Block& block, u8* front, u8* back, u8* sums) {
 
 // Undoes the filters of the blocks that refer to another block, or of those that do not. The first
 // block of a chunk is done in the launch before the one for blocks that refer to it.
-KERNEL undo_filters(
-    const Block* blocks, u64 block_count, u64 input_size, u8* front, u8* back, u64 room, u32 referring
+KERNEL LAUNCHED(THREADS, 4) undo_filters(
+    const Block* blocks, u64 block_count, const u64* planes, u64 stream_count, const u8* input, u64 input_size,
+    u8* front, u8* back, u64 room, u8* result, u64 result_size, u32 referring
 ) {
     SHARED u8 sums[THREADS];
     for (u64 number = TEAM; number < block_count; number += TEAMS) {
         const Block& block = blocks[number];
-        if (block.referring == referring && is_possible(block, input_size, room))
-            undo_block(block, front, back, sums);
+        if (block.referring == referring && inside(block.first_stream, block.streams, stream_count) &&
+            is_possible(block, input_size, room, result_size))
+            undo_block(block, planes, input, front, back, result, sums);
     }
 }
 

@@ -45,6 +45,7 @@ UNIT_ITEMS: Final = 4096
 BLOCK: Final = np.dtype(
     [
         *((name, "<u8") for name in ("source", "source_end", "target", "reference")),
+        ("direct", "<i8"),
         *((name, "<u4") for name in ("nbytes", "typesize", "streams", "first_stream")),
         *((name, "u1") for name in ("kind", "runs", "partial", "referring")),
         ("filters", "u1", EXTENSION_SLOTS),
@@ -137,10 +138,12 @@ class ChunkPieces(NamedTuple):
 class Staged(NamedTuple):
     """A decoded chunk in the buffers of the device.
 
-    `start` is where its first byte is, or would be: it is below zero where only later blocks are
-    decoded. `side` is the buffer that has them at the end.
+    `number` is that of the chunk in its window. `start` is where its first byte is, or would be:
+    it is below zero where only later blocks are decoded. `side` is the buffer that has them at the
+    end.
     """
 
+    number: int
     start: int
     side: int
 
@@ -221,7 +224,7 @@ class WindowBuilder:
     >>> staged = builder.add_chunk(0, chunk, 10_000, spans)
     >>> staged.start
     -2000
-    >>> builder.add_box(staged.start + 2500, staged.side, 0, 1, [BoxAxis(100, 1, 1)])
+    >>> builder.add_box(staged, 2500, 0, 1, [BoxAxis(100, 1, 1)])
     >>> window = builder.build()
     >>> len(window.blocks), window.room, window.boxes["items"].tolist()
     (1, 1000, [100])
@@ -233,6 +236,7 @@ class WindowBuilder:
         self._blocks: list[NDArray[Any]] = []
         self._chunk_owners: list[tuple[int, int]] = []
         self._boxes: list[tuple[int, ...]] = []
+        self._box_chunks: list[int] = []
         self._axes: list[tuple[int, ...]] = []
         self._offsets: list[Ints] = []
         self._offset_count = 0
@@ -267,15 +271,16 @@ class WindowBuilder:
         table["target"] += start
         self._append(owner, table)
         self._append_input(data)
-        return Staged(start - begin, 0)
+        return Staged(len(self._blocks) - 1, start - begin, 0)
 
     def add_box(
-        self, source: int, side: int, target: int, itemsize: int, axes: Sequence[BoxAxis]
+        self, staged: Staged, source: int, target: int, itemsize: int, axes: Sequence[BoxAxis]
     ) -> None:
-        """Add items, from byte `source` of a buffer of the device to byte `target` of the result.
+        """Add items, from byte `source` of a decoded chunk to byte `target` of the result.
 
         The axes have at least one item each, and the slowest comes first.
         """
+        source += staged.start
         kept: list[BoxAxis] = []
         items = 1
         for axis in axes:
@@ -293,14 +298,16 @@ class WindowBuilder:
         for axis in kept:
             tables = self._add_offsets(axis.source_offsets), self._add_offsets(axis.target_offsets)
             self._axes.append((*axis[:3], *tables))
+        side = staged.side
         self._boxes.append((source, target, items, first_axis, len(kept), itemsize, side, 0))
+        self._box_chunks.append(staged.number)
 
     def build(self) -> Window:
         """Return the window of all that was added."""
         blocks = _joined(self._blocks, BLOCK)
         streams = blocks["streams"].astype(np.int64)
         blocks["first_stream"] = np.cumsum(streams) - streams
-        boxes = np.array(self._boxes, BOX)
+        boxes, axes = self._directed(blocks, np.array(self._boxes, BOX), np.array(self._axes, AXIS))
         units = -(-boxes["items"].astype(np.int64) // UNIT_ITEMS)
         boxes["first_unit"] = np.cumsum(units) - units
         owners = [np.full(count, owner, np.uint32) for owner, count in self._chunk_owners]
@@ -312,10 +319,64 @@ class WindowBuilder:
             chunk_owners=_joined(owners, np.dtype(np.uint32)),
             boxes=boxes,
             box_owners=np.repeat(np.arange(len(boxes), dtype=np.uint32), units),
-            axes=np.array(self._axes, AXIS),
+            axes=axes,
             offsets=_joined(self._offsets, np.dtype(np.int64)),
             room=self.room,
         )
+
+    def _directed(
+        self, blocks: NDArray[Any], boxes: NDArray[Any], axes: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Let blocks go to the result at once where one box wants all of their bytes as they lie.
+
+        Return the boxes and axes that are left.
+        """
+        if not len(boxes):
+            return boxes, axes
+        chunks = np.array(self._box_chunks)
+        first = axes[boxes["first_axis"]]
+        sizes = boxes["itemsize"].astype(np.int64)
+        runs = (boxes["axes"] == 1) & (np.bincount(chunks)[chunks] == 1)
+        for side in ("source", "target"):
+            runs &= (first[f"{side}_step"] == sizes) & (first[f"{side}_table"] == _NO_TABLE)
+        if not runs.any():
+            return boxes, axes
+        box_of = np.full(len(self._blocks), -1)
+        box_of[chunks[runs]] = np.flatnonzero(runs)
+        owners = np.repeat(box_of, [len(table) for table in self._blocks])
+        # The last box stands for none, and is left out again.
+        lengths, own = boxes["items"].astype(np.int64) * sizes, boxes[owners]
+        offsets = blocks["target"].astype(np.int64) - own["source"]
+        ends = offsets + blocks["nbytes"]
+        inside = (owners >= 0) & (offsets >= 0) & (ends <= lengths[owners])
+        used = blocks["filters"] != 0
+        turning = np.isin(blocks["filters"], _TURNING) | ~used
+        inside &= (used.sum(axis=1) == own["side"]) & turning.all(axis=1)
+        targets = own["target"] + offsets
+        # One part of a box goes to the result at once, or none: what is left are its ends.
+        refused = np.zeros(len(boxes), np.bool_)
+        refused[owners[inside & (targets % _ALIGNMENT != 0)]] = True
+        inside &= ~refused[owners]
+        blocks["direct"] = np.where(inside, targets, -1)
+        begins, behind = lengths.copy(), np.zeros(len(boxes), np.int64)
+        np.minimum.at(begins, owners[inside], offsets[inside])
+        np.maximum.at(behind, owners[inside], ends[inside])
+        reached = behind > 0
+        heads, tails = boxes[reached & (begins > 0)], boxes[reached & (behind < lengths)]
+        heads["items"] = begins[reached & (begins > 0)]
+        shifts = behind[reached & (behind < lengths)]
+        tails["items"] = lengths[reached & (behind < lengths)] - shifts
+        tails["source"] += shifts
+        tails["target"] += shifts
+        rest = np.concatenate([heads, tails])
+        # Blocks may end inside of items.
+        rest["itemsize"] = 1
+        rest["first_axis"] = len(axes) + np.arange(len(rest))
+        added = np.zeros(len(rest), AXIS)
+        added["count"] = rest["items"]
+        added["source_step"] = added["target_step"] = 1
+        added["source_table"] = added["target_table"] = _NO_TABLE
+        return np.concatenate([boxes[~reached], rest]), np.concatenate([axes, added])
 
     def _add_blocks(
         self, owner: int, header: ChunkHeader, chunk: ChunkPieces, spans: Spans
@@ -343,6 +404,7 @@ class WindowBuilder:
         table["kind"] = _KINDS[header.codec]
         table["runs"] = header.extended
         table["partial"] = header.partial_bitshuffle
+        table["direct"] = -1
         if _has_delta(header):
             table["reference"] = table["target"][0]
             table["referring"] = numbers > 0
@@ -354,7 +416,8 @@ class WindowBuilder:
         for piece in data:
             self._append_input(piece)
         self._append(owner, table)
-        return Staged(start, sum(number in _TURNING for number, _ in steps) % 2)
+        side = sum(number in _TURNING for number, _ in steps) % 2
+        return Staged(len(self._blocks) - 1, start, side)
 
     def _add_special(
         self, owner: int, header: ChunkHeader, chunk: ChunkPieces, spans: Spans
@@ -378,7 +441,7 @@ class WindowBuilder:
         table["target"] += start
         self._append(owner, table)
         self._append_input(value)
-        return Staged(start - begin, 0)
+        return Staged(len(self._blocks) - 1, start - begin, 0)
 
     def _take_room(self, size: int) -> int:
         """Return where so many decoded bytes begin."""
@@ -502,6 +565,7 @@ def _parts(size: int, step: int) -> NDArray[Any]:
     table["target"] = begins
     table["nbytes"] = np.minimum(step, size - begins)
     table["typesize"] = table["streams"] = 1
+    table["direct"] = -1
     return table
 
 

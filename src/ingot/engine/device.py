@@ -22,6 +22,7 @@ from ingot.device.window import (
     Buffer,
     ChunkPieces,
     Spans,
+    Staged,
     Window,
     WindowBuilder,
     needed_ranges,
@@ -303,8 +304,8 @@ class _DeviceReader:
     def fill(self, item: bytes, shape: Sequence[int]) -> None:
         """Fill the whole result with an item."""
         builder = WindowBuilder()
-        start = builder.add_plain(0, item).start
-        self._add_box(builder, start, 0, _Part.same(shape), _Part.packed(shape, len(item)))
+        staged = builder.add_plain(0, item)
+        self._add_box(builder, staged, 0, _Part.same(shape), _Part.packed(shape, len(item)))
         self._device.submit(builder.build(), self._result)()
 
     def _window(self, group: Sequence[_WantedItems]) -> Window:
@@ -390,7 +391,7 @@ class _DeviceReader:
         if staged is None:
             return False
         for source, target in chunk.parts:
-            self._add_box(builder, staged.start, staged.side, source, target)
+            self._add_box(builder, staged, 0, source, target)
         return True
 
     def _add_decoded(
@@ -399,24 +400,25 @@ class _DeviceReader:
         """Add what is wanted of a decoded chunk; None stands for the fill value."""
         if chunk is None:
             self.absent = True
-            start = builder.add_plain(number, self._fill()).start
+            staged = builder.add_plain(number, self._fill())
             for lengths, target in wanted.places():
-                self._add_box(builder, start, 0, _Part.same(lengths), target)
+                self._add_box(builder, staged, 0, _Part.same(lengths), target)
             return
         items = np.ascontiguousarray(wanted.take(chunk))
-        start = builder.add_plain(number, items.reshape(-1).view(np.uint8).data).start
+        staged, start = builder.add_plain(number, items.reshape(-1).view(np.uint8).data), 0
         for lengths, target in wanted.places():
-            self._add_box(builder, start, 0, _Part.packed(lengths, self._itemsize), target)
+            self._add_box(builder, staged, start, _Part.packed(lengths, self._itemsize), target)
             start += math.prod(lengths) * self._itemsize
 
     def _add_box(
-        self, builder: WindowBuilder, start: int, side: int, source: _Part, target: _Part
+        self, builder: WindowBuilder, staged: Staged, start: int, source: _Part, target: _Part
     ) -> None:
+        """Add items that begin at byte `start` of a decoded chunk, or behind it."""
         axes = [
             BoxAxis(one.length, one.step, other.step, one.table, other.table)
             for one, other in zip(source.axes, target.axes, strict=True)
         ]
-        builder.add_box(start + source.start, side, target.start, self._itemsize, axes)
+        builder.add_box(staged, start + source.start, target.start, self._itemsize, axes)
 
     def _fill(self) -> bytes:
         return kernel.fill_item(self._engine.chunks.schema).tobytes()

@@ -23,6 +23,7 @@ _NAME: Final = re.compile(r"cuda(?::([0-9]{1,4}))?", re.ASCII)
 # The threads of a block and of a warp, as the kernels have them.
 _THREADS: Final = 256
 _LANES: Final = 32
+_DECODING_THREADS: Final = 32
 _MOST_BLOCKS: Final = 1 << 20
 # Where the parts of a copied window begin; CUDA aligns memory of its own as much.
 _ALIGNMENT: Final = 256
@@ -187,23 +188,28 @@ class CudaDevice:
         stored, blocks, block_owners, boxes, box_owners, axes, offsets = parts
         front, back = (cupy.empty(max(window.room, 1), np.uint8) for _ in range(2))
         streams, units = len(window.block_owners), len(window.box_owners)
+        planes = cupy.empty(max(streams, 1), np.uint64)
         statuses = cupy.zeros(streams + 1, np.uint32)
-        room, stored_size = np.uint64(window.room), np.uint64(window.input_size)
+        room, input_size = np.uint64(window.room), np.uint64(window.input_size)
         counted = (blocks, np.uint64(len(window.blocks)))
+        sized = (result, np.uint64(result.nbytes))
         if streams:
             kernels.get_function("decode_streams")(
-                _grid(streams, _THREADS // _LANES),
-                (_THREADS,),
+                _grid(streams, _DECODING_THREADS // _LANES),
+                (_DECODING_THREADS,),
                 (
                     *(*counted, block_owners, np.uint64(streams)),
-                    *(stored, stored_size, front, room, statuses),
+                    *(stored, input_size, front, room, *sized, planes, statuses),
                 ),
             )
         for referring in range((1 + window.refers) if window.filters else 0):
             kernels.get_function("undo_filters")(
                 _grid(len(window.blocks), 1),
                 (_THREADS,),
-                (*counted, stored_size, front, back, room, np.uint32(referring)),
+                (
+                    *(*counted, planes, np.uint64(streams), stored, input_size),
+                    *(front, back, room, *sized, np.uint32(referring)),
+                ),
             )
         if units:
             kernels.get_function("scatter")(
@@ -212,7 +218,7 @@ class CudaDevice:
                 (
                     *(boxes, np.uint64(len(window.boxes)), box_owners, np.uint64(units)),
                     *(axes, np.uint64(len(window.axes)), offsets, np.uint64(len(window.offsets))),
-                    *(front, back, room, result, np.uint64(result.nbytes), statuses[streams:]),
+                    *(front, back, room, *sized, statuses[streams:]),
                 ),
             )
         return statuses

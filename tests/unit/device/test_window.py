@@ -15,6 +15,8 @@ from ingot.device.window import (
     BoxAxis,
     ChunkPieces,
     Spans,
+    Staged,
+    Window,
     WindowBuilder,
     kernel_source,
     needed_ranges,
@@ -103,9 +105,10 @@ def test_repeated_values_take_no_more_input_than_the_value() -> None:
 
 def test_axes_of_one_step_are_joined() -> None:
     builder = WindowBuilder()
-    builder.add_box(0, 0, 0, 4, [BoxAxis(3, 80, 80), BoxAxis(5, 16, 16), BoxAxis(4, 4, 4)])
-    builder.add_box(8, 1, 0, 4, [BoxAxis(3, 160, 80), BoxAxis(1, 7, 9), BoxAxis(20, 4, 4)])
-    builder.add_box(0, 0, 0, 4, [BoxAxis(1, 4, 4, np.array([24]), np.array([28]))])
+    staged = Staged(0, 0, 1)
+    builder.add_box(staged, 0, 0, 4, [BoxAxis(3, 80, 80), BoxAxis(5, 16, 16), BoxAxis(4, 4, 4)])
+    builder.add_box(staged, 8, 0, 4, [BoxAxis(3, 160, 80), BoxAxis(1, 7, 9), BoxAxis(20, 4, 4)])
+    builder.add_box(staged, 0, 0, 4, [BoxAxis(1, 4, 4, np.array([24]), np.array([28]))])
     window = builder.build()
     assert window.boxes["axes"].tolist() == [1, 2, 1]
     assert window.boxes["items"].tolist() == [60, 60, 1]
@@ -116,11 +119,48 @@ def test_axes_of_one_step_are_joined() -> None:
 def test_offsets_of_axes_are_tables() -> None:
     builder = WindowBuilder()
     one, two = np.array([4, 0]), np.array([8, 0, 4])
-    builder.add_box(0, 0, 0, 4, [BoxAxis(2, 0, 0, one, None), BoxAxis(3, 0, 0, two, one)])
+    axes = [BoxAxis(2, 0, 0, one, None), BoxAxis(3, 0, 0, two, one)]
+    builder.add_box(Staged(0, 0, 0), 0, 0, 4, axes)
     window = builder.build()
     assert window.offsets.tolist() == [*one, *two, *one]
     assert window.axes["source_table"].tolist() == [0, 2]
     assert window.axes["target_table"].tolist() == [-1, 5]
+
+
+def run_of(begin: int, end: int, target: int, **options: object) -> Window:
+    """Return a window of bytes of a chunk that follow each other in the result."""
+    builder = WindowBuilder()
+    staged = builder.add_chunk(0, chunk_of(**options), len(DATA), spans((begin, end)))  # type: ignore[arg-type]
+    assert staged is not None
+    builder.add_box(staged, begin, target, 1, [BoxAxis(end - begin, 1, 1)])
+    return builder.build()
+
+
+def test_whole_blocks_of_a_run_go_to_the_result_at_once() -> None:
+    """What is left are its ends, which lie in blocks of which only a part is wanted."""
+    window = run_of(3000, 17_000, 0)
+    assert window.blocks["direct"].tolist() == [-1, -1, -1, -1, -1]
+    window = run_of(3008, 17_000, 0)
+    assert window.blocks["direct"].tolist() == [-1, 992, 4992, 8992, -1]
+    boxes = window.boxes[["source", "target", "items", "side", "itemsize"]].tolist()
+    assert boxes == [(3008, 0, 992, 1, 1), (16_000, 12_992, 1000, 1, 1)]
+    assert window.axes["count"][window.boxes["first_axis"]].tolist() == [992, 1000]
+    assert len(run_of(0, 20_000, 64).boxes) == 0
+    # Without a filter the chunk is stored as it is.
+    assert run_of(0, 20_000, 64, filters=[]).blocks["direct"].tolist() == [64]
+
+
+def test_blocks_with_other_filters_or_boxes_go_through_the_buffers() -> None:
+    for filters in (["delta", "shuffle"], ["shuffle", "bitshuffle"]):
+        window = run_of(0, 20_000, 0, filters=filters, version=2)
+        assert window.blocks["direct"].max() == -1
+        assert window.boxes["items"].tolist() == [20_000]
+    builder = WindowBuilder()
+    staged = builder.add_chunk(0, chunk_of(), len(DATA), spans((0, 20_000)))
+    assert staged is not None
+    for target in (0, 32_000):
+        builder.add_box(staged, 0, target, 1, [BoxAxis(20_000, 1, 1)])
+    assert builder.build().blocks["direct"].max() == -1
 
 
 def test_the_chunks_of_failed_streams_are_named() -> None:

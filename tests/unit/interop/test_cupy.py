@@ -82,8 +82,7 @@ def test_the_gpus_are_described() -> None:
 @needs_compiler
 def test_kernels_are_measured() -> None:
     builder = WindowBuilder()
-    builder.add_plain(0, b"spam")
-    builder.add_box(0, 0, 1, 1, [BoxAxis(4, 1, 1)])
+    builder.add_box(builder.add_plain(0, b"spam"), 0, 1, 1, [BoxAxis(4, 1, 1)])
     with use_double():
         device = cupy.find("cuda")
         result = device.empty((6,), np.dtype("u1"))
