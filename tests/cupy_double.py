@@ -82,7 +82,7 @@ class RawModule:
 
         def launch(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
             assert grid[0] >= 1
-            assert block == ((32,) if name == "decode_streams" else (256,))
+            assert block == (256,)
             function(*map(_argument, arguments))
 
         return launch
@@ -100,7 +100,7 @@ def _double(count: int) -> ModuleType:
         CUDARuntimeError=RuntimeError,
         getDeviceCount=lambda: count,
         memGetInfo=lambda: (5 << 20, 7 << 20),
-        getDeviceProperties=lambda number: {"name": b"Double"},
+        getDeviceProperties=lambda number: {"name": b"Double", "multiProcessorCount": 2},
         driverGetVersion=lambda: 12040,
     )
     module: Any = ModuleType("cupy")

@@ -57,12 +57,13 @@ int main(int, char** arguments) {
     std::vector<u8> front(counts[7]), back(counts[7]), result(counts[8]);
     std::vector<u32> status(counts[1] + 1);
     std::vector<u64> planes(counts[1]);
+    u32 next = 0;
     fclose(file);
     launch([&] {
         decode_streams(
             blocks.data(), blocks.size(), block_owners.data(), block_owners.size(), input.data(),
             input.size(), front.data(), front.size(), result.data(), result.size(), planes.data(),
-            status.data()
+            status.data(), &next
         );
     });
     for (u32 referring = 0; referring < 2; ++referring)

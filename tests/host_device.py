@@ -135,10 +135,11 @@ class HostDevice:
         window.write_input(stored)
         blocks = *_sized(window.blocks), *_sized(window.block_owners)
         planes = np.full(len(window.block_owners), 0xFFFF, np.uint64)
+        begun = np.zeros(1, np.uint32)
         into = _pointer(result), ctypes.c_uint64(result.nbytes)
         self._library.decode_streams(
             *(*blocks, *_sized(stored), *_sized(front), *into),
-            *(_pointer(planes), _pointer(statuses)),
+            *(_pointer(planes), _pointer(statuses), _pointer(begun)),
         )
         for referring in range(1 + window.refers):
             self._library.undo_filters(

@@ -30,10 +30,8 @@ typedef long long i64;
 #define KERNEL extern "C" __global__ void
 #define LAUNCHED(threads, blocks) __launch_bounds__(threads, blocks)
 #define SHARED __shared__
-// Kernels are started with this many threads in a block; the one that decodes streams with one warp, since
-// streams differ much, and the warps of a block are bound to parts of a multiprocessor by their numbers.
+// Kernels are started with this many threads in a block.
 #define THREADS 256
-#define DECODING_THREADS 32
 #define LANES 32
 #define UNROLL _Pragma("unroll")
 #define UNROLL_NOT _Pragma("unroll 1")
@@ -79,7 +77,6 @@ void host_sync_warp();
 void host_sync_team();
 #define SHARED static
 #define THREADS HOST_THREADS
-#define DECODING_THREADS HOST_THREADS
 #define LANES HOST_LANES
 #define THREAD host_thread
 #define SYNC_WARP() host_sync_warp()
@@ -87,7 +84,6 @@ void host_sync_team();
 #else
 #define SHARED
 #define THREADS 1
-#define DECODING_THREADS 1
 #define LANES 1
 #define THREAD 0u
 #define SYNC_WARP()
@@ -116,10 +112,9 @@ DEVICE void copy16(u8* to, const u8* from) { memcpy(to, from, 16); }
 #endif
 
 #define LANE (THREAD % LANES)
-#define WARPS_OF(threads) ((u64)TEAMS * ((threads) / LANES))
-#define WARP_OF(threads) ((u64)TEAM * ((threads) / LANES) + THREAD / LANES)
-#define WARP WARP_OF(THREADS)
-#define WARPS WARPS_OF(THREADS)
+#define WARPS_OF_TEAM (THREADS / LANES)
+#define WARP ((u64)TEAM * WARPS_OF_TEAM + THREAD / LANES)
+#define WARPS ((u64)TEAMS * WARPS_OF_TEAM)
 
 // The tables. ingot.device.window has the same records as NumPy types; a test compares the sizes.
 
@@ -222,6 +217,8 @@ DEVICE void copy_match(u8* out, u32 made, u32 distance, u32 length) {
     const u8* from = to - distance;
     if (distance >= length) {
         copy_bytes(to, from, length);
+    } else if (distance == 1) {
+        fill_bytes(to, length, from[0]);
     } else {
         // A few whole repetitions, then twice as many each time.
         u32 first = distance * ((FEW_BYTES + distance - 1) / distance);
@@ -269,11 +266,53 @@ struct Operation {
     u32 match;              // the length of its match, behind the literals
 };
 
-// The four bytes from each place of a window on; zero where the input ends before.
-DEVICE Spread load_window(const u8* in, u32 left) {
-    Spread found;
-    UNROLL for (u32 e = 0; e < EACH; ++e) found.of[e] = PLACE(e) + 4 <= left ? load4(in + PLACE(e)) : 0;
+// The four bytes from each place of a window on; zero where the input ends before. On a GPU these are parts of
+// two words, which are put together when they are needed: the loads are on their way until then.
+struct Window {
+    Spread words;
+#ifdef __CUDACC__
+    u32 behind, shift;
+#endif
+};
+
+#ifdef __CUDACC__
+DEVICE Window load_window(const u8* in, u32 left) {
+    const u8* from = in + LANE;
+    const u32* words = (const u32*)((u64)from & ~3ull);
+    Window found = {{{0}}, 0, 8 * (u32)((u64)from & 3)};
+    if (LANE + 4 <= left) {
+        found.words.of[0] = words[0];
+        if (found.shift) found.behind = words[1];
+    }
     return found;
+}
+
+DEVICE Spread bytes_of(const Window& window) {
+    return {{__funnelshift_r(window.words.of[0], window.behind, window.shift)}};
+}
+#else
+DEVICE Window load_window(const u8* in, u32 left) {
+    Window found;
+    for (u32 e = 0; e < EACH; ++e) found.words.of[e] = PLACE(e) + 4 <= left ? load4(in + PLACE(e)) : 0;
+    return found;
+}
+
+DEVICE Spread bytes_of(const Window& window) { return window.words; }
+#endif
+
+// Bytes of a batch that are loaded and not stored yet: the next batch is parsed meanwhile.
+struct Pending {
+    u8 values[BATCH / LANES];
+    u32 count;
+    u32 target;
+};
+
+// Stores what is pending. All lanes see it afterwards.
+DEVICE void store_pending(u8* out, Pending& pending) {
+    UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
+        if (PLACE(e) < pending.count) out[pending.target + PLACE(e)] = pending.values[e];
+    pending.count = 0;
+    SYNC_WARP();
 }
 
 #ifdef __CUDACC__
@@ -372,11 +411,12 @@ DEVICE const u8* source_of(u32 byte, u64 starts, const Batch& batch, const u8* i
 // least AHEAD bytes have to be left, and room for BATCH. The window becomes the next one.
 template <class Codec>
 DEVICE u32 decode_batch(
-    const u8* in, u32 left, u8* out, u32 made, Spread& window, Batch& batch, u32& produced
+    const u8* in, u32 left, u8* out, u32 made, Window& window, Pending& pending, Batch& batch, u32& produced
 ) {
+    Spread bytes = bytes_of(window);
     Spread sizes, short_ones, matches, literals, jumps, bits;
     UNROLL for (u32 e = 0; e < EACH; ++e) {
-        Operation found = Codec::read(window.of[e]);
+        Operation found = Codec::read(bytes.of[e]);
         sizes.of[e] = PLACE(e) + found.size;
         short_ones.of[e] = found.size;
         literals.of[e] = found.literals;
@@ -415,7 +455,7 @@ DEVICE u32 decode_batch(
         u32 first = ends.of[e] - matches.of[e] - literals.of[e];
         u32 distance = 1;
         if (matches.of[e]) {
-            distance = Codec::distance(window.of[e], in + PLACE(e));
+            distance = Codec::distance(bytes.of[e], in + PLACE(e));
             failed.of[e] = distance == 0 || distance > made + first + literals.of[e];
         }
         batch.operations[first] = PLACE(e) | literals.of[e] << 5 | distance << 11;
@@ -426,14 +466,12 @@ DEVICE u32 decode_batch(
     u32 last = 63 - leading_zeros(operations);
     u32 consumed = value_of(sizes, last, batch);
     produced = value_of(ends, last, batch);
-    // These loads are on their way while bytes are copied.
     window = load_window(in + consumed, left - consumed);
-    SYNC_WARP();
-    u8 values[BATCH / LANES];
+    store_pending(out, pending);
     UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
-        if (PLACE(e) < produced) values[e] = *source_of(PLACE(e), starts, batch, in, out + made);
-    UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
-        if (PLACE(e) < produced) out[made + PLACE(e)] = values[e];
+        if (PLACE(e) < produced) pending.values[e] = *source_of(PLACE(e), starts, batch, in, out + made);
+    pending.count = produced;
+    pending.target = made;
     SYNC_WARP();
     return consumed;
 }
@@ -471,15 +509,18 @@ struct Lz4 {
 DEVICE u32 decode_lz4(const u8* in, u32 size, u8* out, u32 room, Batch& batch) {
     const u32 LAST_LITERALS = 5, MATCH_LIMIT = 12, SHORTEST = 4;
     u32 at = 0, made = 0;
-    Spread window = load_window(in, size);
+    Window window = load_window(in, size);
+    Pending pending = {{0}, 0, 0};
     while (true) {
         if (at >= size) return CUT_INPUT;
         if (size - at >= AHEAD && room - made >= BATCH + MATCH_LIMIT) {
-            u32 more = 0, passed = decode_batch<Lz4>(in + at, size - at, out, made, window, batch, more);
+            u32 more = 0;
+            u32 passed = decode_batch<Lz4>(in + at, size - at, out, made, window, pending, batch, more);
             at += passed;
             made += more;
             if (passed) continue;
         }
+        store_pending(out, pending);
         u32 token = in[at++];
         u32 literals = token >> 4;
         if (literals == 15 && !add_length(in, size, at, literals, room)) return CUT_INPUT;
@@ -526,14 +567,17 @@ DEVICE u32 decode_blosclz(const u8* in, u32 size, u8* out, u32 room, Batch& batc
     const u32 LONG_MATCH = 9;
     u32 at = 0, made = 0;
     if (size == 0) return CUT_INPUT;
-    Spread window = load_window(in, size);
+    Window window = load_window(in, size);
+    Pending pending = {{0}, 0, 0};
     while (at < size) {
         if (at && size - at >= AHEAD && room - made >= BATCH) {
-            u32 more = 0, passed = decode_batch<Blosclz>(in + at, size - at, out, made, window, batch, more);
+            u32 more = 0;
+            u32 passed = decode_batch<Blosclz>(in + at, size - at, out, made, window, pending, batch, more);
             at += passed;
             made += more;
             if (passed) continue;
         }
+        store_pending(out, pending);
         // The upper bits of the first byte have the version.
         u32 control = at ? in[at] : in[at] & 31;
         ++at;
@@ -658,14 +702,32 @@ DEVICE bool is_possible(const Block& block, u64 input_size, u64 room, u64 result
            (block.direct < 0 || inside(block.direct, block.nbytes, result_size));
 }
 
-// `owners` has the number of the block of each stream; `planes` gets where streams are read in `input`.
-KERNEL LAUNCHED(DECODING_THREADS, 32) decode_streams(
+// Takes the next one of some streams, for all lanes of a warp.
+#ifdef __CUDACC__
+DEVICE u32 take_stream(u32* next, Batch&) {
+    u32 taken = LANE == 0 ? atomicAdd(next, 1) : 0;
+    return __shfl_sync(~0u, taken, 0);
+}
+#else
+DEVICE u32 take_stream(u32* next, Batch& batch) {
+    SYNC_WARP();
+    if (LANE == 0) batch.board[0] = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    SYNC_WARP();
+    return batch.board[0];
+}
+#endif
+
+// `owners` has the number of the block of each stream; `planes` gets where streams are read in `input`. Streams
+// differ much: each warp takes the next one when it is done with one, by counting up `next`.
+KERNEL LAUNCHED(THREADS, 5) decode_streams(
     const Block* blocks, u64 block_count, const u32* owners, u64 stream_count, const u8* input,
-    u64 input_size, u8* front, u64 room, u8* result, u64 result_size, u64* planes, u32* status
+    u64 input_size, u8* front, u64 room, u8* result, u64 result_size, u64* planes, u32* status, u32* next
 ) {
-    SHARED Batch batches[DECODING_THREADS / LANES];
+    SHARED Batch batches[WARPS_OF_TEAM];
     Batch& batch = batches[THREAD / LANES];
-    for (u64 number = WARP_OF(DECODING_THREADS); number < stream_count; number += WARPS_OF(DECODING_THREADS)) {
+    while (true) {
+        u32 number = take_stream(next, batch);
+        if (number >= stream_count) return;
         u32 owner = owners[number], found = OUTSIDE;
         u64 plane = 0;
         if (owner < block_count) {
@@ -933,7 +995,7 @@ DEVICE void undo_block(
 
 // Undoes the filters of the blocks that refer to another block, or of those that do not. The first
 // block of a chunk is done in the launch before the one for blocks that refer to it.
-KERNEL LAUNCHED(THREADS, 4) undo_filters(
+KERNEL LAUNCHED(THREADS, 5) undo_filters(
     const Block* blocks, u64 block_count, const u64* planes, u64 stream_count, const u8* input, u64 input_size,
     u8* front, u8* back, u64 room, u8* result, u64 result_size, u32 referring
 ) {

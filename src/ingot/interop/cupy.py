@@ -23,8 +23,9 @@ _NAME: Final = re.compile(r"cuda(?::([0-9]{1,4}))?", re.ASCII)
 # The threads of a block and of a warp, as the kernels have them.
 _THREADS: Final = 256
 _LANES: Final = 32
-_DECODING_THREADS: Final = 32
 _MOST_BLOCKS: Final = 1 << 20
+# The thread blocks of a multiprocessor at a time, at most.
+_BLOCKS_EACH: Final = 8
 # Where the parts of a copied window begin; CUDA aligns memory of its own as much.
 _ALIGNMENT: Final = 256
 
@@ -69,12 +70,14 @@ def describe() -> str:
 class CudaDevice:
     """A GPU; implements `ingot.device.device.Device`. For one thread at a time."""
 
-    __slots__ = ("_cupy", "_number", "_streams", "_turn")
+    __slots__ = ("_cupy", "_decoders", "_number", "_streams", "_turn")
 
     def __init__(self, number: int) -> None:
         self._cupy = _cupy()
         self._number = number
         self._turn = 0
+        properties = self._cupy.cuda.runtime.getDeviceProperties(number)
+        self._decoders = properties["multiProcessorCount"] * _BLOCKS_EACH
         with self._cupy.cuda.Device(number):
             self._streams = [self._cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
 
@@ -189,17 +192,19 @@ class CudaDevice:
         front, back = (cupy.empty(max(window.room, 1), np.uint8) for _ in range(2))
         streams, units = len(window.block_owners), len(window.box_owners)
         planes = cupy.empty(max(streams, 1), np.uint64)
-        statuses = cupy.zeros(streams + 1, np.uint32)
+        # Behind the statuses of streams lie that of all boxes, and how many streams are begun.
+        statuses = cupy.zeros(streams + 2, np.uint32)
         room, input_size = np.uint64(window.room), np.uint64(window.input_size)
         counted = (blocks, np.uint64(len(window.blocks)))
         sized = (result, np.uint64(result.nbytes))
         if streams:
             kernels.get_function("decode_streams")(
-                _grid(streams, _DECODING_THREADS // _LANES),
-                (_DECODING_THREADS,),
+                _grid(streams, _THREADS // _LANES, self._decoders),
+                (_THREADS,),
                 (
                     *(*counted, block_owners, np.uint64(streams)),
                     *(stored, input_size, front, room, *sized, planes, statuses),
+                    statuses[streams + 1 :],
                 ),
             )
         for referring in range((1 + window.refers) if window.filters else 0):
@@ -221,12 +226,12 @@ class CudaDevice:
                     *(front, back, room, *sized, statuses[streams:]),
                 ),
             )
-        return statuses
+        return statuses[: streams + 1]
 
 
-def _grid(work: int, each: int) -> tuple[int]:
+def _grid(work: int, each: int, most: int = _MOST_BLOCKS) -> tuple[int]:
     """Return how many thread blocks share some work, of which each does so much at a time."""
-    return (min(-(-work // each), _MOST_BLOCKS),)
+    return (min(-(-work // each), most),)
 
 
 def _pinned(cupy: Any, size: int) -> NDArray[np.uint8]:
