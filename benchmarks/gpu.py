@@ -72,6 +72,9 @@ class _Recorder:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.empty(shape, dtype)
 
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        return np.empty(nbytes, np.uint8)
+
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
 

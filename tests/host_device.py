@@ -111,6 +111,10 @@ class HostDevice:
         made.reshape(-1).view(np.uint8)[...] = 0xA5
         return made
 
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return memory."""
+        return np.empty(nbytes, np.uint8)
+
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a copy of an array."""
         return array.copy()

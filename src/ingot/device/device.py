@@ -21,6 +21,9 @@ class Device(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new array in C order; raise `LimitError` if memory lacks."""
 
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return memory of the host that the device copies fast."""
+
     def upload(self, array: NDArray[Any]) -> Any:
         """Return an array of NumPy as one of the device."""
 

@@ -173,8 +173,10 @@ class BoxAxis(NamedTuple):
 class Window:
     """The tables and bytes of one run of the kernels."""
 
+    memory: NDArray[np.uint8] | None
+    """Memory with stored bytes, which come first on the device; its owner keeps it until then."""
     pieces: tuple[Buffer, ...]
-    """The stored bytes, which lie one behind the other on the device."""
+    """The other stored bytes, which lie one behind the other on the device."""
     input_size: int
     """How many these are."""
     blocks: NDArray[Any]
@@ -191,7 +193,14 @@ class Window:
     """The size of each of the two buffers for decoded bytes."""
 
     def write_input(self, out: NDArray[np.uint8]) -> None:
-        """Write the stored bytes into memory that has room for them: the only copy of them."""
+        """Write the stored bytes into memory that has room for them."""
+        if self.memory is not None:
+            out[: len(self.memory)] = self.memory
+            out = out[len(self.memory) :]
+        self.write_pieces(out)
+
+    def write_pieces(self, out: NDArray[np.uint8]) -> None:
+        """Write the stored bytes that are not in `memory` into other memory."""
         at = 0
         for piece in self.pieces:
             out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
@@ -230,9 +239,10 @@ class WindowBuilder:
     (1, 1000, [100])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: NDArray[np.uint8] | None = None) -> None:
+        self._memory = memory
         self._input: list[Buffer] = []
-        self._input_size = 0
+        self._input_size = 0 if memory is None else len(memory)
         self._blocks: list[NDArray[Any]] = []
         self._chunk_owners: list[tuple[int, int]] = []
         self._boxes: list[tuple[int, ...]] = []
@@ -266,11 +276,10 @@ class WindowBuilder:
         """Add decoded bytes of a chunk, from byte `begin` of it on."""
         start = self._take_room(len(data))
         table = _parts(len(data), _PART)
-        table["source"] = self._input_size + table["target"]
+        table["source"] = self._place_input(data) + table["target"]
         table["source_end"] = table["source"] + table["nbytes"]
         table["target"] += start
         self._append(owner, table)
-        self._append_input(data)
         return Staged(len(self._blocks) - 1, start - begin, 0)
 
     def add_box(
@@ -312,6 +321,7 @@ class WindowBuilder:
         boxes["first_unit"] = np.cumsum(units) - units
         owners = [np.full(count, owner, np.uint32) for owner, count in self._chunk_owners]
         return Window(
+            memory=self._memory,
             pieces=tuple(self._input),
             input_size=self._input_size,
             blocks=blocks,
@@ -410,11 +420,11 @@ class WindowBuilder:
             table["referring"] = numbers > 0
         for place, (number, meta) in enumerate(steps):
             table["filters"][:, place], table["metas"][:, place] = number, meta
-        sizes = ends[numbers] - starts[numbers]
-        table["source_end"] = self._input_size + np.cumsum(sizes)
-        table["source"] = self._input_size + np.cumsum(sizes) - sizes
-        for piece in data:
-            self._append_input(piece)
+        begins, sizes = starts[numbers], ends[numbers] - starts[numbers]
+        for first, last, piece in data:
+            place = self._place_input(piece) - int(begins[first])
+            table["source"][first:last] = begins[first:last] + place
+        table["source_end"] = table["source"] + sizes.astype(np.uint64)
         self._append(owner, table)
         side = sum(number in _TURNING for number, _ in steps) % 2
         return Staged(len(self._blocks) - 1, start, side)
@@ -436,11 +446,10 @@ class WindowBuilder:
         start = self._take_room(end - begin)
         table = _parts(end - begin, max(_PART // width, 1) * width)
         table["kind"] = _PATTERN
-        table["source"] = self._input_size
-        table["source_end"] = self._input_size + width
+        table["source"] = self._place_input(value)
+        table["source_end"] = table["source"] + width
         table["target"] += start
         self._append(owner, table)
-        self._append_input(value)
         return Staged(len(self._blocks) - 1, start - begin, 0)
 
     def _take_room(self, size: int) -> int:
@@ -453,9 +462,15 @@ class WindowBuilder:
         self._blocks.append(table)
         self._chunk_owners.append((owner, len(table)))
 
-    def _append_input(self, data: Buffer) -> None:
+    def _place_input(self, data: Buffer) -> int:
+        """Return where some stored bytes begin: in the memory of the window, or behind it."""
+        if self._memory is not None and len(data):
+            start = _address(np.frombuffer(data, np.uint8)) - _address(self._memory)
+            if start >= 0 and start + len(data) <= len(self._memory):
+                return start
         self._input.append(data)
         self._input_size += len(data)
+        return self._input_size - len(data)
 
     def _add_offsets(self, offsets: Ints | None) -> int:
         """Add a table of offsets, and return where it begins."""
@@ -546,15 +561,25 @@ def _extents(header: ChunkHeader, chunk: ChunkPieces) -> tuple[Ints, Ints] | Non
     return starts, ends
 
 
-def _cut_joined(chunk: ChunkPieces, starts: Ints, ends: Ints) -> list[Buffer] | None:
-    """Return ranges of a chunk, those that follow each other as one; None unless all are there."""
+def _cut_joined(
+    chunk: ChunkPieces, starts: Ints, ends: Ints
+) -> list[tuple[int, int, Buffer]] | None:
+    """Return ranges of a chunk, those that follow each other as one; None unless all are there.
+
+    In front of each piece are the numbers of its first range and of the one behind its last.
+    """
     cuts = (np.flatnonzero(starts[1:] != ends[:-1]) + 1).tolist()
-    found: list[Buffer] = []
+    found: list[tuple[int, int, Buffer]] = []
     for first, last in zip([0, *cuts], [*cuts, len(starts)], strict=True):
         piece = chunk.cut(int(starts[first]), int(ends[last - 1]))
         if piece is None:
             return None
-        found.append(piece)
+        found.append((first, last, piece))
+    return found
+
+
+def _address(array: NDArray[np.uint8]) -> int:
+    found: int = array.__array_interface__["data"][0]
     return found
 
 

@@ -10,6 +10,7 @@ read without a device would.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -34,6 +35,7 @@ from ingot.engine.run import Engine, Fetched, Pieces
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.formats.format import Coords
 from ingot.selection import BasicSelection, Selection, parse
+from ingot.stores.store import Extent, Store, opened_values
 
 __all__ = ["device_dtype", "read"]
 
@@ -274,6 +276,29 @@ class _ChunkPart(NamedTuple):
         return found
 
 
+class _StagedSource:
+    """Reads the values of a window into memory that the device copies, where a store can do so."""
+
+    def __init__(self, device: Device, executor: Executor) -> None:
+        self._device = device
+        self._executor = executor
+        self.memory: NDArray[np.uint8] | None = None
+
+    def read(self, store: Store, extents: Sequence[Extent]) -> Sequence[bytes | memoryview | None]:
+        """Return the bytes of each extent, as the store would; call it once."""
+        opened = opened_values(store, extents)
+        if opened is None:
+            return store.read(extents)
+        with opened as values:
+            memory = self._device.staging(sum(size or 0 for size in values.sizes))
+            values.read_into(memory.data, self._executor)
+        self.memory, found, at = memory, [], 0
+        for size in values.sizes:
+            found.append(None if size is None else memory.data[at : at + size])
+            at += size or 0
+        return found
+
+
 class _DeviceReader:
     """Sends the chunks of an engine to a device, window by window."""
 
@@ -286,11 +311,15 @@ class _DeviceReader:
 
     def send(self, chunks: Iterable[_WantedItems]) -> None:
         """Decode what is wanted of chunks, and return when all of it is in the result."""
+        with ThreadPoolExecutor(self._engine.thread_count(), "ingot-device") as executor:
+            self._send(chunks, executor)
+
+    def _send(self, chunks: Iterable[_WantedItems], executor: Executor) -> None:
         pending: list[tuple[list[_WantedItems], Window, Callable[[], NDArray[np.uint32]]]] = []
         source = iter(chunks)
         try:
             while group := list(islice(source, self._engine.window())):
-                window = self._window(group)
+                window = self._window(group, executor)
                 pending.append((group, window, self._device.submit(window, self._result)))
                 if len(pending) == _AHEAD:
                     self._settle(*pending.pop(0))
@@ -308,17 +337,21 @@ class _DeviceReader:
         self._add_box(builder, staged, 0, _Part.same(shape), _Part.packed(shape, len(item)))
         self._device.submit(builder.build(), self._result)()
 
-    def _window(self, group: Sequence[_WantedItems]) -> Window:
+    def _window(self, group: Sequence[_WantedItems], executor: Executor) -> Window:
         """Return the window of some chunks: as they are stored, or decoded here."""
-        engine, builder = self._engine, WindowBuilder()
+        engine = self._engine
         chunks = [self._in_chunk(wanted) for wanted in group]
-        fetched, checked = self._fetched(group, chunks)
+        source = _StagedSource(self._device, executor)
+        fetched, checked = self._fetched(group, chunks, source)
+        builder = WindowBuilder(source.memory)
         others: dict[int, Fetched] = {}
         for number, (chunk, each) in enumerate(zip(chunks, fetched, strict=True)):
             if self._add_stored(builder, number, group[number].coords, chunk, each):
                 continue
             # Pieces are of no use here: the whole chunk is fetched.
             whole = engine.fetch([group[number].coords])[0] if isinstance(each, Pieces) else each
+            if isinstance(whole.data, memoryview):
+                whole = whole._replace(data=bytes(whole.data))
             others[number] = whole
         coords = [group[number].coords for number in others]
         decoded = engine.decoded(coords, list(others.values()))
@@ -340,13 +373,18 @@ class _DeviceReader:
         return _ChunkPart(math.prod(form.shape) * self._itemsize, spans, parts)
 
     def _fetched(
-        self, group: Sequence[_WantedItems], chunks: "Sequence[_ChunkPart | None]"
+        self,
+        group: Sequence[_WantedItems],
+        chunks: "Sequence[_ChunkPart | None]",
+        source: "_StagedSource",
     ) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
         """Return chunks, or only the blocks that are needed where these are a small part of all."""
         engine, coords = self._engine, [each.coords for each in group]
         reader = engine.part_reader()
         known = [chunk for chunk in chunks if chunk is not None]
         few = sum(chunk.wanted for chunk in known) * _FEW < sum(chunk.nbytes for chunk in known)
+        if not few and len(known) == len(chunks):
+            return engine.fetch(coords, source.read), []
         if reader is None or not few:
             return engine.fetch(coords), []
 

@@ -91,6 +91,7 @@ __all__ = [
     "Engine",
     "Fetched",
     "Pieces",
+    "Read",
     "as_buffer",
     "assign_together",
     "chunk_note",
@@ -115,6 +116,9 @@ _CALLER: Final = 5
 HANDED_OVER: Final = "in one call: the store hands over the chunks"
 READ_BY_KERNEL: Final = "in one call: the kernel reads the files"
 """How the native kernel reads a selection, as an explanation says it."""
+
+Read: TypeAlias = Callable[[Store, Sequence[Extent]], Sequence[bytes | memoryview | None]]
+"""Reads extents as `Store.read` does; the bytes may be memory of the caller."""
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 Part = TypeVar("Part")
@@ -1308,7 +1312,7 @@ class Engine:
         None where the chunk is not stored, or has another size.
         """
         schema = self._before.schema
-        if not isinstance(fetched.data, bytes):
+        if not isinstance(fetched.data, bytes | memoryview):
             return None
         with ChunkContext(self.chunks, coords, fetched.location):
             bare = schema.chain.unframed(fetched.data, schema.spec(coords))
@@ -1379,8 +1383,11 @@ class Engine:
                     raise error
             yield from chunks
 
-    def fetch(self, coords: Sequence[Coords]) -> list["Fetched"]:
-        """Return the location of each chunk in the committed state, with its bytes or array."""
+    def fetch(self, coords: Sequence[Coords], read: "Read | None" = None) -> list["Fetched"]:
+        """Return the location of each chunk in the committed state, with its bytes or array.
+
+        `read` reads the bytes in place of the store.
+        """
         chunks = self._before
         counts = chunks.schema.grid.counts
         # Chunks beyond the grid are absent, even where a larger array left files for them.
@@ -1400,7 +1407,8 @@ class Engine:
                 found[n] = Fetched(location, cached)
                 if cached is None:
                     wanted.append((n, location, identity))
-        data = chunks.store.read([extent for _, extent, _ in wanted])
+        extents = [extent for _, extent, _ in wanted]
+        data = chunks.store.read(extents) if read is None else read(chunks.store, extents)
         for (n, extent, identity), each in zip(wanted, data, strict=True):
             found[n] = Fetched(extent, each, identity)
         if manifested(chunks) is not None:
@@ -1477,7 +1485,7 @@ class Fetched(NamedTuple):
     """The location of a chunk, its bytes or the decoded chunk, and the identity of the bytes."""
 
     location: Location
-    data: bytes | NDArray[Any] | None
+    data: bytes | memoryview | NDArray[Any] | None
     identity: Hashable = None
     lost: bool = False
     """Whether it is not stored although the manifest of the array names it."""

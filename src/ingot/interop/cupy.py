@@ -89,6 +89,11 @@ class CudaDevice:
             except self._cupy.cuda.memory.OutOfMemoryError as error:
                 raise LimitError(f"a result of {shape} items of {dtype}: {error}") from None
 
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return pinned memory."""
+        with self._cupy.cuda.Device(self._number):
+            return _pinned(self._cupy, max(nbytes, 1))[:nbytes]
+
     def upload(self, array: NDArray[Any]) -> Any:
         """Return an array of NumPy as one of the GPU."""
         with self._cupy.cuda.Device(self._number):
@@ -164,7 +169,7 @@ class CudaDevice:
             self._cupy.cuda.get_current_stream().synchronize()
 
     def _copied(self, window: Window, stream: Any) -> tuple[list[Any], list[Any]]:
-        """Copy a window to the GPU at once.
+        """Copy a window to the GPU: what lies in pinned memory already, and the rest.
 
         Return what has to live until that is done, and the places of the input and of the tables.
         """
@@ -177,13 +182,17 @@ class CudaDevice:
         for nbytes in (window.input_size, *(table.nbytes for table in tables)):
             starts.append(size)
             size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        pinned = _pinned(cupy, max(size, 1))
-        window.write_input(pinned[: window.input_size])
+        held = 0 if window.memory is None else len(window.memory)
+        pinned = _pinned(cupy, max(size - held, 1))
+        window.write_pieces(pinned[: window.input_size - held])
         for start, table in zip(starts[1:], tables, strict=True):
-            pinned[start : start + table.nbytes] = table.view(np.uint8).reshape(-1)
-        memory = cupy.empty(len(pinned), np.uint8)
-        memory.set(pinned, stream=stream)
-        return [pinned, memory], [memory[start:] for start in starts]
+            begin = start - held
+            pinned[begin : begin + table.nbytes] = table.view(np.uint8).reshape(-1)
+        memory = cupy.empty(held + len(pinned), np.uint8)
+        if held:
+            memory[:held].set(window.memory, stream=stream)
+        memory[held:].set(pinned, stream=stream)
+        return [pinned, memory, window], [memory[start:] for start in starts]
 
     def _launch(self, window: Window, parts: Sequence[Any], result: Any) -> Any:
         """Start the kernels for a window whose tables are copied; return where the statuses are."""

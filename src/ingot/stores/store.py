@@ -14,6 +14,8 @@ import functools
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import (
@@ -65,7 +67,9 @@ __all__ = [
     "Grown",
     "Inline",
     "Location",
+    "MemoryFillingStore",
     "Move",
+    "OpenValues",
     "Outcome",
     "Patch",
     "Patches",
@@ -92,6 +96,7 @@ __all__ = [
     "native_names",
     "native_patches",
     "native_root",
+    "opened_values",
     "parts_of",
     "patched",
     "put_pieces",
@@ -540,6 +545,34 @@ class FileBackedStore(Protocol):
         "first", "always" or "never", as in `Options`.
         """
         ...
+
+
+class OpenValues(Protocol):
+    """Values that are open, to be read into memory of the caller."""
+
+    sizes: list[int | None]
+    """The size of each value; None for a key that is absent."""
+
+    def read_into(self, memory: memoryview, executor: Executor) -> None:
+        """Read all values, one behind the other, into memory that has room for them."""
+        ...
+
+
+class MemoryFillingStore(Protocol):
+    """A store that reads values into memory of the caller, by several threads."""
+
+    def open_values(self, extents: Sequence[Extent]) -> AbstractContextManager[OpenValues] | None:
+        """Return what `read` does as values that are open; None where they have to be read."""
+        ...
+
+
+def opened_values(
+    store: Store, extents: Sequence[Extent]
+) -> AbstractContextManager[OpenValues] | None:
+    """Return the values of extents, open to be read into memory; None where a store has no such."""
+    if not hasattr(store, "open_values"):
+        return None
+    return cast(MemoryFillingStore, store).open_values(extents)
 
 
 class ArrivingStore(Protocol):

@@ -185,6 +185,26 @@ def test_the_input_is_written_once_and_whole() -> None:
     assert memory.tobytes().startswith(b"spam")
 
 
+def test_input_that_lies_in_memory_of_the_caller_is_not_copied() -> None:
+    chunk = chunk_of()
+    memory = np.frombuffer(b"spam" + chunk + b"eggs", np.uint8)
+    builder, apart = WindowBuilder(memory), WindowBuilder()
+    wanted = spans((4000, 8000), (12_000, 12_001))
+    held = memoryview(memory)[4 : 4 + len(chunk)]
+    for each, data in ((builder, held), (apart, chunk)):
+        assert each.add_chunk(0, data, len(DATA), wanted) is not None
+        each.add_plain(1, b"more")
+    window, other = builder.build(), apart.build()
+    assert window.pieces == (b"more",)
+    assert window.input_size == len(memory) + 4
+    stored, copied = (np.empty(each.input_size, np.uint8) for each in (window, other))
+    window.write_input(stored)
+    other.write_input(copied)
+    for block, same in zip(window.blocks, other.blocks, strict=True):
+        begin, end = block["source"], block["source_end"]
+        assert stored[begin:end].tolist() == copied[same["source"] : same["source_end"]].tolist()
+
+
 NOISE = np.random.default_rng(2).integers(0, 2**16, 200_000, "i4").tobytes()
 """Two bytes of each item are noise, so that blocks of 32 KB take half of that."""
 

@@ -292,3 +292,52 @@ def test_an_error_waits_for_what_the_device_has(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CorruptionError):
         array.read(device=HostDevice())
     assert events == ["begun", "ended"]
+
+
+def test_files_are_read_into_memory_of_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole chunks take no other copy; absent ones, checksums and other codecs work as well."""
+    given: list[int] = []
+    staging = HostDevice.staging
+
+    def counted(self, nbytes):  # type: ignore[no-untyped-def]
+        given.append(nbytes)
+        return staging(self, nbytes)
+
+    monkeypatch.setattr(HostDevice, "staging", counted)
+    array = ingot.create(
+        tmp_path / "a", shape=(400, 1000), dtype="i4", chunks=(90, 1000), format="zarr2", fill=3
+    )
+    array[:300] = LARGE[:300]
+    files = [
+        path for path in (tmp_path / "a").rglob("*") if path.name[0].isdigit() and path.is_file()
+    ]
+    assert same_items(array.read(device=HostDevice()), array[...])
+    assert given == [sum(path.stat().st_size for path in files)]
+    for number, settings in enumerate(({"format": "zarr3"}, {"codec": "blosc:zstd:1:shuffle"})):
+        path = tmp_path / f"b{number}"
+        other = ingot.array(LARGE, path, chunks=(100, 1000), shards=None, **settings)
+        assert same_items(other.read(device=HostDevice()), LARGE)
+    assert len(given) == 3
+    many = ingot.array(LARGE[:, 0], tmp_path / "many", chunks=1, format="zarr2")
+    assert same_items(many.read(device=HostDevice()), LARGE[:, 0])
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = ingot.array(LARGE, tmp_path / "a", chunks=(400, 1000), format="zarr2")
+    staging = HostDevice.staging
+
+    def shrinking(self, nbytes):  # type: ignore[no-untyped-def]
+        with (tmp_path / "a" / "0.0").open("r+b") as file:
+            file.truncate(1000)
+        return staging(self, nbytes)
+
+    monkeypatch.setattr(HostDevice, "staging", shrinking)
+    with pytest.raises(CorruptionError, match=r"'0.0' ends at byte 1000, it was longer when"):
+        array.read(device=HostDevice())
+    (tmp_path / "a" / "0.0").unlink()
+    with pytest.raises(CorruptionError, match="not stored"):
+        ingot.open(tmp_path / "a", options=Options(missing="error")).read(device=HostDevice())

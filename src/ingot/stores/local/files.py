@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import Final, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
@@ -27,6 +27,7 @@ from ingot.stores.documents import ABSENT
 from ingot.stores.local import lock as lock_file
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
+from ingot.stores.local.open_values import MOST_OPEN, OpenValues, open_values
 from ingot.stores.local.steps import Op, Progress, Step
 from ingot.stores.store import Batch, Buffer, Extent, FilePiece, check_key
 from ingot.stores.versions import KernelCommit, LogState, Version
@@ -287,6 +288,12 @@ class LocalFileSystem:
             return native.read_pieces(self._root.path, _pieces(extents))
         except OverflowError:
             return None  # Beyond 64 bits; the general way finds that nothing is stored there.
+
+    def open_values(self, extents: Sequence[Extent]) -> AbstractContextManager[OpenValues] | None:
+        """Return the bytes of extents, to be read into memory; None where that is not possible."""
+        if len({extent.key for extent in extents}) > MOST_OPEN or not hasattr(os, "preadv"):
+            return None
+        return open_values(self._root, extents)
 
     def identity(self, key: str) -> Hashable | None:
         """Return facts of a plain file that change with its bytes; None where they may not."""

@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import Any, Final, Self, cast
 
@@ -49,6 +49,7 @@ from ingot.stores.local.lock import (
     WriterLock,
 )
 from ingot.stores.local.log import OpenLog, check_head, read_log
+from ingot.stores.local.open_values import OpenValues
 from ingot.stores.local.overlay import Overlay
 from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.store import (
@@ -201,6 +202,12 @@ class LocalStore:
         finally:
             directory.close()
         return found
+
+    def open_values(self, extents: Sequence[Extent]) -> AbstractContextManager[OpenValues] | None:
+        """Return the bytes of extents, to be read into memory; see `MemoryFillingStore`."""
+        for extent in extents:
+            check_key(extent.key)
+        return None if self._local is None else self._local.open_values(extents)
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
