@@ -335,9 +335,10 @@ def test_a_file_that_shrinks_while_it_is_read_is_damaged(
             file.truncate(1000)
         return staging(self, nbytes)
 
-    monkeypatch.setattr(HostDevice, "staging", shrinking)
-    with pytest.raises(CorruptionError, match=r"'0.0' ends at byte 1000, it was longer when"):
-        array.read(device=HostDevice())
+    with monkeypatch.context() as patch:
+        patch.setattr(HostDevice, "staging", shrinking)
+        with pytest.raises(CorruptionError, match=r"'0.0' ends at byte 1000, it was longer when"):
+            array.read(device=HostDevice())
     (tmp_path / "a" / "0.0").unlink()
     with pytest.raises(CorruptionError, match="not stored"):
         ingot.open(tmp_path / "a", options=Options(missing="error")).read(device=HostDevice())
