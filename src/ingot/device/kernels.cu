@@ -390,10 +390,22 @@ DEVICE Spread sums_of(const Spread& values, Batch& batch) {
 }
 #endif
 
-// Where a byte of a batch comes from. `starts` has the bits of the first bytes of operations.
+// The first byte of the operation that makes a byte. `starts` has the bits of the first bytes of all.
+DEVICE u32 first_of(u32 byte, u64 starts) { return 63 - leading_zeros(starts & ~0ull >> (63 - byte)); }
+
+// Where a byte of a batch comes from where all matches have their sources in front of it.
+DEVICE const u8* outer_source(u32 byte, u64 starts, const Batch& batch, const u8* in, const u8* out) {
+    u32 first = first_of(byte, starts), operation = batch.operations[first];
+    u32 within = byte - first, distance = operation >> 11;
+    const u8* literal = in + (operation & 31) + 1 + within;
+    const u8* match = out + (i64)(int)(byte - distance);
+    return within < (operation >> 5 & 63) ? literal : match;
+}
+
+// Where a byte of a batch comes from.
 DEVICE const u8* source_of(u32 byte, u64 starts, const Batch& batch, const u8* in, const u8* out) {
     while (true) {
-        u32 first = 63 - leading_zeros(starts & ~0ull >> (63 - byte));
+        u32 first = first_of(byte, starts);
         u32 operation = batch.operations[first];
         u32 place = operation & 31, literals = operation >> 5 & 63, distance = operation >> 11;
         u32 within = byte - first;
@@ -448,15 +460,16 @@ DEVICE u32 decode_batch(
     }
     operations &= places_of(bits, batch);
     if (!operations) return 0;
-    Spread low, high;
+    Spread low, high, inner;
     UNROLL for (u32 e = 0; e < EACH; ++e) {
-        low.of[e] = high.of[e] = 0;
+        low.of[e] = high.of[e] = inner.of[e] = 0;
         if (!(operations >> PLACE(e) & 1)) continue;
         u32 first = ends.of[e] - matches.of[e] - literals.of[e];
         u32 distance = 1;
         if (matches.of[e]) {
             distance = Codec::distance(bytes.of[e], in + PLACE(e));
             failed.of[e] = distance == 0 || distance > made + first + literals.of[e];
+            inner.of[e] = distance < ends.of[e];
         }
         batch.operations[first] = PLACE(e) | literals.of[e] << 5 | distance << 11;
         (first < 32 ? low : high).of[e] = 1u << first % 32;
@@ -467,9 +480,15 @@ DEVICE u32 decode_batch(
     u32 consumed = value_of(sizes, last, batch);
     produced = value_of(ends, last, batch);
     window = load_window(in + consumed, left - consumed);
+    bool has_inner = places_of(inner, batch);
     store_pending(out, pending);
-    UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
-        if (PLACE(e) < produced) pending.values[e] = *source_of(PLACE(e), starts, batch, in, out + made);
+    if (has_inner) {
+        UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
+            if (PLACE(e) < produced) pending.values[e] = *source_of(PLACE(e), starts, batch, in, out + made);
+    } else {
+        UNROLL for (u32 e = 0; e < BATCH / LANES; ++e)
+            if (PLACE(e) < produced) pending.values[e] = *outer_source(PLACE(e), starts, batch, in, out + made);
+    }
     pending.count = produced;
     pending.target = made;
     SYNC_WARP();
@@ -719,7 +738,7 @@ DEVICE u32 take_stream(u32* next, Batch& batch) {
 
 // `owners` has the number of the block of each stream; `planes` gets where streams are read in `input`. Streams
 // differ much: each warp takes the next one when it is done with one, by counting up `next`.
-KERNEL LAUNCHED(THREADS, 5) decode_streams(
+KERNEL LAUNCHED(THREADS, 4) decode_streams(
     const Block* blocks, u64 block_count, const u32* owners, u64 stream_count, const u8* input,
     u64 input_size, u8* front, u64 room, u8* result, u64 result_size, u64* planes, u32* status, u32* next
 ) {
