@@ -6,7 +6,9 @@ by zarr and tensorstore where they are installed. The bars are those of an H200,
 one only.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,10 @@ LEAST_GAIN = 3.0
 LEAST_PART = 0.8
 
 OURS = "Ingot, decoded on the GPU"
-FILES = "reading the files alone"
-LINK = "copying the stored bytes alone"
+FILES = "reading the files alone, into pinned memory by all cores"
+LINK = "copying the stored bytes alone, from pinned memory"
+THREADS = 16
+PART = 1 << 20
 
 
 def run(settings: Settings) -> list[Table]:
@@ -161,10 +165,11 @@ def _reads(settings: Settings, judged: bool) -> Table:
         require(bool((call().get() == data).all()), f"{name}: wrong items")
     peers = [name for name in calls if name != OURS]
     files = [path for path in place.iterdir() if path.is_file()]
-    stored = np.frombuffer(b"".join(path.read_bytes() for path in files), np.uint8)
-    calls[FILES] = lambda: [path.read_bytes() for path in files]
-    calls[LINK] = partial(upload, stored)
-    times = race({name: stopwatch(call) for name, call in calls.items()}, settings.effort)
+    pinned = door.find("cuda").staging(sum(path.stat().st_size for path in files))
+    with ThreadPoolExecutor(THREADS) as pool:
+        calls[FILES] = partial(_read_files, files, pinned, pool)
+        calls[LINK] = partial(_copy, pinned)
+        times = race({name: stopwatch(call) for name, call in calls.items()}, settings.effort)
     rows: list[tuple[Value, ...]] = [
         (name, data.nbytes / seconds / 1e9, seconds / times[OURS], None)
         for name, seconds in times.items()
@@ -179,6 +184,28 @@ def _reads(settings: Settings, judged: bool) -> Table:
     columns = (Column("files"), Column("GB/s", ".1f"), Column("gain", ".2f"), Column("bar"))
     title = f"From the page cache to the GPU, {data.nbytes / 1e9:.1f} GB at a ratio of {ratio:.1f}"
     return Table("gpu", title, columns, tuple(rows))
+
+
+def _read_files(files: Sequence[Path], memory: NDArray[np.uint8], pool: Executor) -> None:
+    """Read files into memory, one behind the other, as fast as threads can."""
+    opened = [path.open("rb", buffering=0) for path in files]
+    jobs, at = [], 0
+    for file, path in zip(opened, files, strict=True):
+        size = path.stat().st_size
+        for start in range(0, size, PART):
+            part = memory[at + start : at + min(start + PART, size)].data
+            jobs.append((file.fileno(), [part], start))
+        at += size
+    list(pool.map(lambda job: os.preadv(*job), jobs))
+    for file in opened:
+        file.close()
+
+
+def _copy(memory: NDArray[np.uint8]) -> None:
+    """Copy memory of the host to the GPU, and wait for it."""
+    upload = door.find("cuda").upload
+    upload(memory)
+    load("cupy").cuda.Device().synchronize()
 
 
 def _read_by_tensorstore(place: Path) -> NDArray[Any]:

