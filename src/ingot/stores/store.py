@@ -69,7 +69,6 @@ __all__ = [
     "Location",
     "MemoryFillingStore",
     "Move",
-    "OpenValues",
     "Outcome",
     "Patch",
     "Patches",
@@ -80,6 +79,7 @@ __all__ = [
     "SteadyReader",
     "Store",
     "Truncate",
+    "ValuesToRead",
     "bytes_at_once",
     "bytes_to_write",
     "check_commit",
@@ -547,7 +547,7 @@ class FileBackedStore(Protocol):
         ...
 
 
-class OpenValues(Protocol):
+class ValuesToRead(Protocol):
     """Values that are open, to be read into memory of the caller."""
 
     sizes: list[int | None]
@@ -561,14 +561,14 @@ class OpenValues(Protocol):
 class MemoryFillingStore(Protocol):
     """A store that reads values into memory of the caller, by several threads."""
 
-    def open_values(self, extents: Sequence[Extent]) -> AbstractContextManager[OpenValues] | None:
+    def open_values(self, extents: Sequence[Extent]) -> AbstractContextManager[ValuesToRead] | None:
         """Return what `read` does as values that are open; None where they have to be read."""
         ...
 
 
 def opened_values(
     store: Store, extents: Sequence[Extent]
-) -> AbstractContextManager[OpenValues] | None:
+) -> AbstractContextManager[ValuesToRead] | None:
     """Return the values of extents, open to be read into memory; None where a store has no such."""
     if not hasattr(store, "open_values"):
         return None
