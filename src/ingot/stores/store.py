@@ -14,7 +14,6 @@ import functools
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -42,6 +41,7 @@ from ingot.errors import (
 
 if TYPE_CHECKING:
     import hashlib
+    from concurrent.futures import Executor
 
     from ingot import native
 else:
@@ -553,7 +553,7 @@ class ValuesToRead(Protocol):
     sizes: list[int | None]
     """The size of each value; None for a key that is absent."""
 
-    def read_into(self, memory: memoryview, executor: Executor) -> None:
+    def read_into(self, memory: memoryview, executor: "Executor") -> None:
         """Read all values, one behind the other, into memory that has room for them."""
         ...
 

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ingot.errors import CorruptionError
 from ingot.signals import uninterrupted
 from ingot.stores.local.beneath import Root
 from ingot.stores.store import Extent
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["MOST_OPEN", "OpenValues", "open_values"]
 
@@ -33,7 +35,7 @@ class OpenValues:
         self._files = files
         self.sizes: list[int | None] = [None if each is None else each[3] for each in files]
 
-    def read_into(self, memory: memoryview, executor: Executor) -> None:
+    def read_into(self, memory: memoryview, executor: "Executor") -> None:
         """Read all values, one behind the other, into memory that has room for them."""
         jobs, at = [], 0
         for file in self._files:
