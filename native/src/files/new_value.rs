@@ -142,7 +142,7 @@ impl NewValue<'_> {
 }
 
 /// Open the spare file of the root, if it can take the place of `old`: it belongs to the same user, it has no
-/// second name, and nobody reads it any more.
+/// second name, and no process has it open.
 fn open_spare(root: BorrowedFd<'_>, name: &str, old: &Stat) -> Option<OwnedFd> {
     let file = openat(root, name, SPARE, Mode::empty()).ok()?;
     let facts = fstat(&file).ok()?;
@@ -155,7 +155,7 @@ fn is_file(facts: &Stat) -> bool {
     FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
 }
 
-/// Whether nobody else has a file open, or mapped into memory: only then the system gives a lease of it.
+/// Whether no other process has a file open, or mapped into memory: only then the system gives a lease of it.
 ///
 /// An old value that a program without the lock is still reading must keep its bytes.
 #[cfg(target_os = "linux")]
@@ -166,8 +166,8 @@ fn is_open_once(file: BorrowedFd<'_>) -> bool {
         // SAFETY: the call takes numbers and uses no memory of this process.
         unsafe { libc::fcntl(file.as_raw_fd(), command, argument) == 0 }
     };
-    // Who opens the file in between is waited for by the system, and this process gets a signal: one that is
-    // ignored unless asked for, and not the one that ends the process.
+    // A process that opens the file in between waits until the lease is given up, and this process gets a
+    // signal: one that is ignored unless asked for, and not the one that ends the process.
     ask(SET_SIGNAL, libc::SIGURG)
         && ask(libc::F_SETLEASE, libc::F_WRLCK as libc::c_int)
         && ask(libc::F_SETLEASE, libc::F_UNLCK as libc::c_int)
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_file_that_somebody_reads_or_names_keeps_its_bytes() {
+    fn a_file_that_is_read_or_has_a_second_name_keeps_its_bytes() {
         let folder = Folder::new("held");
         folder.put("c/0", Some(SPARE_NAME), b"one");
         fs::hard_link(folder.0.join("c/0"), folder.0.join("copy")).unwrap();
