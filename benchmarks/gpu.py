@@ -137,7 +137,7 @@ def _kernel_speed(
     """Return the gigabytes that the kernels decode in a second, and the ratio of the data."""
     store, recorder = MemoryStore(), _Recorder()
     array = _stored(data, codec, block, store)
-    whole = Options(limits=Limits(window_bytes=2 * data.nbytes))
+    whole = Options(limits=Limits(device_window_bytes=2 * data.nbytes))
     ingot.open(store, options=whole).read(device=recorder)
     (window,) = recorder.windows
     result = device.empty(data.shape, data.dtype)

@@ -30,6 +30,8 @@ class Limits:
       result.
     - `commit_chunks`: The most chunks, or shards, that one commit may store; each takes some memory
       until then.
+    - `device_window_bytes`: What `window_bytes` is, for chunks on their way to a device, which has
+      two windows at a time.
 
     >>> Limits().chunk_bytes
     2147483631
@@ -38,9 +40,10 @@ class Limits:
     chunk_bytes: int = 2**31 - 1 - 16
     window_bytes: int = 64 << 20
     commit_chunks: int = 2**22
+    device_window_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:
-        for name in ("chunk_bytes", "window_bytes", "commit_chunks"):
+        for name in ("chunk_bytes", "window_bytes", "device_window_bytes", "commit_chunks"):
             if getattr(self, name) < 1:
                 raise ArgumentError(f"{name} is {getattr(self, name)}, at least 1 is needed")
 

@@ -15,7 +15,9 @@ def test_wrong_options_are_refused(wrong: dict[str, object]) -> None:
         Options(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["chunk_bytes", "window_bytes", "commit_chunks"])
+@pytest.mark.parametrize(
+    "name", ["chunk_bytes", "window_bytes", "device_window_bytes", "commit_chunks"]
+)
 def test_wrong_limits_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Limits(**{name: 0})

@@ -76,6 +76,9 @@ _PATTERN: Final = 1
 _KINDS: Final = {"blosclz": 2, "lz4": 3}
 _TURNING: Final = (filters.SHUFFLE, filters.BITSHUFFLE)
 _UNDONE: Final = (filters.SHUFFLE, filters.BITSHUFFLE, filters.DELTA, filters.BYTEDELTA)
+# By the numbers of filters: 1 for those that turn bytes around, many for others but none at all.
+_UNDONE_WEIGHTS: Final = np.full(256, EXTENSION_SLOTS + 1, np.int64)
+_UNDONE_WEIGHTS[[0, *_TURNING]] = 0, *(1 for _ in _TURNING)
 # Decoded chunks begin at multiples of this, so that the kernels can store 16 bytes at once.
 _ALIGNMENT: Final = 16
 # Bytes that need no decoding are cut into parts of this size, each for one warp.
@@ -107,6 +110,8 @@ class Spans(NamedTuple):
         >>> Spans(np.array([5, 42]), np.array([12, 43])).blocks(10)
         array([0, 1, 4])
         """
+        if len(self.begins) == 1:
+            return np.arange(int(self.begins[0]) // size, -(-int(self.ends[0]) // size))
         first, behind = self.begins // size, -(-self.ends // size)
         base = int(first.min())
         marks = np.zeros(int(behind.max()) - base + 1, np.int64)
@@ -250,6 +255,8 @@ class WindowBuilder:
         self._axes: list[tuple[int, ...]] = []
         self._offsets: list[Ints] = []
         self._offset_count = 0
+        self._common: tuple[object, ...] = ()
+        self._record = np.zeros(1, BLOCK)
         self.room = 0
 
     def add_chunk(
@@ -359,9 +366,8 @@ class WindowBuilder:
         offsets = blocks["target"].astype(np.int64) - own["source"]
         ends = offsets + blocks["nbytes"]
         inside = (owners >= 0) & (offsets >= 0) & (ends <= lengths[owners])
-        used = blocks["filters"] != 0
-        turning = np.isin(blocks["filters"], _TURNING) | ~used
-        inside &= (used.sum(axis=1) == own["side"]) & turning.all(axis=1)
+        weights = _UNDONE_WEIGHTS[blocks["filters"]].sum(axis=1)
+        inside &= weights == own["side"]
         targets = own["target"] + offsets
         # One part of a box goes to the result at once, or none: what is left are its ends.
         refused = np.zeros(len(boxes), np.bool_)
@@ -404,22 +410,16 @@ class WindowBuilder:
         first, last = int(numbers[int(apart)]), int(numbers[-1])
         reference = self._take_room(size) if apart else 0
         start = self._take_room(min(header.nbytes, (last + 1) * size) - first * size) - first * size
-        table = np.zeros(len(numbers), BLOCK)
+        table = self._records(header, steps, len(numbers))
         table["target"] = start + numbers * size
         if apart:
             table["target"][0] = reference
         table["nbytes"] = np.minimum(size, header.nbytes - numbers * size)
-        table["typesize"] = header.typesize
-        table["streams"] = np.where(table["nbytes"] == size, header.streams_of(0), 1)
-        table["kind"] = _KINDS[header.codec]
-        table["runs"] = header.extended
-        table["partial"] = header.partial_bitshuffle
-        table["direct"] = -1
+        if header.nbytes < (last + 1) * size:
+            table["streams"][-1] = 1
         if _has_delta(header):
             table["reference"] = table["target"][0]
             table["referring"] = numbers > 0
-        for place, (number, meta) in enumerate(steps):
-            table["filters"][:, place], table["metas"][:, place] = number, meta
         begins, sizes = starts[numbers], ends[numbers] - starts[numbers]
         for first, last, piece in data:
             place = self._place_input(piece) - int(begins[first])
@@ -428,6 +428,22 @@ class WindowBuilder:
         self._append(owner, table)
         side = sum(number in _TURNING for number, _ in steps) % 2
         return Staged(len(self._blocks) - 1, start, side)
+
+    def _records(
+        self, header: ChunkHeader, steps: Sequence[tuple[int, int]], count: int
+    ) -> NDArray[Any]:
+        """Return records for blocks, with what all whole blocks of such chunks have in common."""
+        streams = header.streams_of(0)
+        kind, partial = _KINDS[header.codec], header.partial_bitshuffle
+        common = (header.typesize, streams, kind, header.extended, partial, *steps)
+        if common != self._common:
+            record = np.zeros(1, BLOCK)
+            record["typesize"], record["streams"], record["kind"] = header.typesize, streams, kind
+            record["runs"], record["partial"], record["direct"] = header.extended, partial, -1
+            for place, (number, meta) in enumerate(steps):
+                record["filters"][:, place], record["metas"][:, place] = number, meta
+            self._common, self._record = common, record
+        return np.repeat(self._record, count)
 
     def _add_special(
         self, owner: int, header: ChunkHeader, chunk: ChunkPieces, spans: Spans
@@ -552,11 +568,14 @@ def _extents(header: ChunkHeader, chunk: ChunkPieces) -> tuple[Ints, Ints] | Non
     if stored is None:
         return None
     starts = np.frombuffer(stored, "<i4").astype(np.int64)
+    ends = np.empty_like(starts)
+    ends[:-1], ends[-1] = starts[1:], header.cbytes
+    if starts[0] >= header.data_start and bool((starts < ends).all()):
+        return starts, ends
     order = np.argsort(starts, kind="stable")
     following = np.append(starts[order[1:]], header.cbytes)
     if starts[order[0]] < header.data_start or bool((following <= starts[order]).any()):
         return None
-    ends = np.empty_like(starts)
     ends[order] = following
     return starts, ends
 
@@ -595,4 +614,6 @@ def _parts(size: int, step: int) -> NDArray[Any]:
 
 
 def _joined(tables: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.concatenate(tables) if tables else np.zeros(0, dtype)
+    # As bytes: joining arrays of records compares their fields each time.
+    joined = [table.view(np.uint8) for table in tables]
+    return np.concatenate(joined).view(dtype) if tables else np.zeros(0, dtype)

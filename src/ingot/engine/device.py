@@ -9,8 +9,9 @@ read without a device would.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -35,11 +36,13 @@ from ingot.engine.run import Engine, Fetched, Pieces
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.formats.format import Coords
 from ingot.selection import BasicSelection, Selection, parse
-from ingot.stores.store import Extent, Store, opened_values
+from ingot.stores.store import Extent, Store, ValuesToRead, opened_values
 
 __all__ = ["device_dtype", "read"]
 
 Ints: TypeAlias = NDArray[np.int64]
+Statuses: TypeAlias = Callable[[], NDArray[np.uint32]]
+"""Waits for a window, and returns the status of each stream."""
 
 # The types of numbers that GPUs have, by their kind and size.
 _WIDTHS: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
@@ -282,21 +285,64 @@ class _StagedSource:
     def __init__(self, device: Device, executor: Executor) -> None:
         self._device = device
         self._executor = executor
+        self._opened = ExitStack()
+        self._values: ValuesToRead | None = None
         self.memory: NDArray[np.uint8] | None = None
 
-    def read(self, store: Store, extents: Sequence[Extent]) -> Sequence[bytes | memoryview | None]:
-        """Return the bytes of each extent, as the store would; call it once."""
+    @property
+    def is_reading(self) -> bool:
+        """Whether values are being read, which `finish` waits for."""
+        return self._values is not None
+
+    def begin(self, store: Store, extents: Sequence[Extent]) -> Sequence[bytes | memoryview | None]:
+        """Return the bytes of each extent, as the store would; call it once.
+
+        The bytes are there when `finish` has returned.
+        """
         opened = opened_values(store, extents)
         if opened is None:
             return store.read(extents)
-        with opened as values:
-            memory = self._device.staging(sum(size or 0 for size in values.sizes))
-            values.read_into(memory.data, self._executor)
-        self.memory, found, at = memory, [], 0
+        values = self._opened.enter_context(opened)
+        memory = self._device.staging(sum(size or 0 for size in values.sizes))
+        values.begin_reading(memory.data, self._executor)
+        self._values, self.memory, found, at = values, memory, [], 0
         for size in values.sizes:
             found.append(None if size is None else memory.data[at : at + size])
             at += size or 0
         return found
+
+    def finish(self) -> None:
+        """Wait until all bytes are there; raise the error of the first that cannot be read."""
+        if self._values is not None:
+            self._values.finish_reading()
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open, once nothing is read any more."""
+        self._values = None
+        self._opened.close()
+
+
+class _ComingWindow:
+    """The chunks of a window, which are fetched before it is planned.
+
+    What goes wrong meanwhile is raised when it is planned: windows before it have their errors
+    first.
+    """
+
+    def __init__(self, source: _StagedSource) -> None:
+        self.source = source
+        self.group: list[_WantedItems] = []
+        self.chunks: list[_ChunkPart | None] = []
+        self.fetched: Sequence[Fetched | Pieces] = ()
+        self.checked: list[Checked] = []
+        self.error: Exception | None = None
+
+    def finish(self) -> None:
+        """Wait until all chunks are there; raise what went wrong."""
+        if self.error is not None:
+            raise self.error
+        self.source.finish()
 
 
 class _DeviceReader:
@@ -315,20 +361,52 @@ class _DeviceReader:
             self._send(chunks, executor)
 
     def _send(self, chunks: Iterable[_WantedItems], executor: Executor) -> None:
-        pending: list[tuple[list[_WantedItems], Window, Callable[[], NDArray[np.uint32]]]] = []
+        coming: list[_ComingWindow] = []
+        pending: list[tuple[list[_WantedItems], Window, Statuses]] = []
         source = iter(chunks)
         try:
-            while group := list(islice(source, self._engine.window())):
-                window = self._window(group, executor)
+            while coming or self._begin(source, executor, coming):
+                # Threads read the files of the next window while this one is planned.
+                if coming[0].source.is_reading:
+                    self._begin(source, executor, coming)
+                try:
+                    window = self._window(coming[0])
+                except Exception:
+                    # Chunks of windows before have their errors first.
+                    while pending:
+                        self._settle(*pending.pop(0))
+                    raise
+                group = coming.pop(0).group
                 pending.append((group, window, self._device.submit(window, self._result)))
                 if len(pending) == _AHEAD:
                     self._settle(*pending.pop(0))
             while pending:
                 self._settle(*pending.pop(0))
         finally:
-            # After an error too, memory is not given back while the device works on it.
+            # After an error too, memory is not given back while files are read into it, or while
+            # the device works on it.
+            for each in coming:
+                each.source.close()
             for _, _, wait in pending:
                 wait()
+
+    def _begin(
+        self, chunks: Iterator[_WantedItems], executor: Executor, coming: list[_ComingWindow]
+    ) -> bool:
+        """Fetch the chunks of a window, or begin to; return whether there is one more."""
+        window = _ComingWindow(_StagedSource(self._device, executor))
+        coming.append(window)
+        try:
+            most = self._engine.options.limits.device_window_bytes
+            window.group = list(islice(chunks, self._engine.window(most)))
+            if not window.group:
+                coming.pop()
+                return False
+            window.chunks = [self._in_chunk(wanted) for wanted in window.group]
+            window.fetched, window.checked = self._fetched(window)
+        except Exception as error:
+            window.error = error
+        return True
 
     def fill(self, item: bytes, shape: Sequence[int]) -> None:
         """Fill the whole result with an item."""
@@ -337,13 +415,11 @@ class _DeviceReader:
         self._add_box(builder, staged, 0, _Part.same(shape), _Part.packed(shape, len(item)))
         self._device.submit(builder.build(), self._result)()
 
-    def _window(self, group: Sequence[_WantedItems], executor: Executor) -> Window:
+    def _window(self, coming: _ComingWindow) -> Window:
         """Return the window of some chunks: as they are stored, or decoded here."""
-        engine = self._engine
-        chunks = [self._in_chunk(wanted) for wanted in group]
-        source = _StagedSource(self._device, executor)
-        fetched, checked = self._fetched(group, chunks, source)
-        builder = WindowBuilder(source.memory)
+        coming.finish()
+        engine, group, chunks, fetched = self._engine, coming.group, coming.chunks, coming.fetched
+        builder = WindowBuilder(coming.source.memory)
         others: dict[int, Fetched] = {}
         for number, (chunk, each) in enumerate(zip(chunks, fetched, strict=True)):
             if self._add_stored(builder, number, group[number].coords, chunk, each):
@@ -358,8 +434,8 @@ class _DeviceReader:
         for number, items in zip(others, decoded, strict=True):
             self._add_decoded(builder, number, group[number], items)
         reader = engine.part_reader()
-        if reader is not None and checked:
-            reader.remember(checked)
+        if reader is not None and coming.checked:
+            reader.remember(coming.checked)
         return builder.build()
 
     def _in_chunk(self, wanted: _WantedItems) -> "_ChunkPart | None":
@@ -372,19 +448,15 @@ class _DeviceReader:
         spans = Spans(*(np.concatenate(each) for each in zip(*ranges, strict=True)))
         return _ChunkPart(math.prod(form.shape) * self._itemsize, spans, parts)
 
-    def _fetched(
-        self,
-        group: Sequence[_WantedItems],
-        chunks: "Sequence[_ChunkPart | None]",
-        source: "_StagedSource",
-    ) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
+    def _fetched(self, window: _ComingWindow) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
         """Return chunks, or only the blocks that are needed where these are a small part of all."""
-        engine, coords = self._engine, [each.coords for each in group]
+        engine, chunks = self._engine, window.chunks
+        coords = [each.coords for each in window.group]
         reader = engine.part_reader()
         known = [chunk for chunk in chunks if chunk is not None]
         few = sum(chunk.wanted for chunk in known) * _FEW < sum(chunk.nbytes for chunk in known)
         if not few and len(known) == len(chunks):
-            return engine.fetch(coords, source.read), []
+            return engine.fetch(coords, window.source.begin), []
         if reader is None or not few:
             return engine.fetch(coords), []
 
@@ -394,9 +466,7 @@ class _DeviceReader:
 
         return engine.fetch_parts(reader, coords, ask)
 
-    def _settle(
-        self, group: Sequence[_WantedItems], window: Window, wait: Callable[[], NDArray[np.uint32]]
-    ) -> None:
+    def _settle(self, group: Sequence[_WantedItems], window: Window, wait: Statuses) -> None:
         """Wait for a window, and decode here what the device refused of it."""
         failed = window.failed(wait())
         if not failed:

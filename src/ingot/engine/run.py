@@ -1281,11 +1281,15 @@ class Engine:
                 row.put(chunk, fill if values is None else row.gather(values))
                 yield row.coords, chunk
 
-    def window(self) -> int:
-        """Return how many chunks, with their rows of a plan, the memory window holds."""
+    def window(self, most: int | None = None) -> int:
+        """Return how many chunks, with their rows of a plan, a window of `most` bytes holds.
+
+        None stands for the memory window.
+        """
         schema = self.chunks.schema
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
-        return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
+        held = self.options.limits.window_bytes if most is None else most
+        return max(1, held // max(nbytes, _ROW_BYTES))
 
     def batch(self) -> int:
         """Return how many chunks are decoded or encoded at a time, shared out over threads."""

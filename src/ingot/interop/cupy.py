@@ -26,6 +26,8 @@ _LANES: Final = 32
 _MOST_BLOCKS: Final = 1 << 20
 # The thread blocks of a multiprocessor at a time, at most.
 _BLOCKS_EACH: Final = 8
+# Sizes of pinned memory are multiples of this.
+_SMALLEST_STEP: Final = 1 << 16
 # Where the parts of a copied window begin; CUDA aligns memory of its own as much.
 _ALIGNMENT: Final = 256
 
@@ -128,7 +130,7 @@ class CudaDevice:
                     if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
                         raise LimitError(
                             f"a window of {window.room} decoded bytes: {error}; "
-                            "Limits(window_bytes=) makes windows smaller"
+                            "Limits(device_window_bytes=) makes windows smaller"
                         ) from None
                     raise
 
@@ -254,8 +256,14 @@ def _grid(work: int, each: int, most: int = _MOST_BLOCKS) -> tuple[int]:
 
 
 def _pinned(cupy: Any, size: int) -> NDArray[np.uint8]:
-    """Return memory of the host that a GPU copies by itself."""
-    return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+    """Return memory of the host that a GPU copies by itself.
+
+    CuPy keeps what is freed for requests of the same size; making new memory takes longer than
+    reading files into it. So sizes are rounded up, by an eighth at most.
+    """
+    step = max(1 << size.bit_length() >> 4, _SMALLEST_STEP)
+    rounded = -(-size // step) * step
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(rounded), np.uint8, size)
 
 
 @cache

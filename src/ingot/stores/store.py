@@ -553,8 +553,15 @@ class ValuesToRead(Protocol):
     sizes: list[int | None]
     """The size of each value; None for a key that is absent."""
 
-    def read_into(self, memory: memoryview, executor: "Executor") -> None:
-        """Read all values, one behind the other, into memory that has room for them."""
+    def begin_reading(self, memory: memoryview, executor: "Executor") -> None:
+        """Begin to read all values, one behind the other, into memory that has room for them.
+
+        The values stay open until that has ended, even where nothing waits for it.
+        """
+        ...
+
+    def finish_reading(self) -> None:
+        """Wait until all values are read; raise the error of the first one that cannot be."""
         ...
 
 

@@ -42,7 +42,7 @@ def outcome(read: Callable[[], Any]) -> tuple[object, ...]:
     try:
         return (read().tolist(),)
     except IngotError as error:
-        return type(error), str(error), error.__notes__
+        return type(error), str(error), getattr(error, "__notes__", [])
 
 
 @pytest.mark.parametrize("place", [2, 4, 12, 16, 21, 40, 100, -1])
@@ -86,7 +86,7 @@ def test_the_cpu_decides_on_chunks_that_the_device_refuses(
             statuses[window.chunk_owners[window.block_owners] == refused[0]] = 5
         return lambda: statuses
 
-    array = ingot.open(stored(), options=Options(limits=Limits(window_bytes=1)))
+    array = ingot.open(stored(), options=Options(limits=Limits(device_window_bytes=1)))
     with monkeypatch.context() as patch:
         patch.setattr(HostDevice, "submit", submit)
         assert same_items(array.read(slice(20, 40), device=device), DATA[20:])
@@ -102,7 +102,7 @@ def test_windows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, window, result)
 
     monkeypatch.setattr(HostDevice, "submit", submit)
-    array = ingot.open(stored(), options=Options(limits=Limits(window_bytes=8000)))
+    array = ingot.open(stored(), options=Options(limits=Limits(device_window_bytes=8000)))
     assert same_items(array.read(device=HostDevice()), DATA)
     assert rooms == [8000, 8000]
 
@@ -288,7 +288,7 @@ def test_an_error_waits_for_what_the_device_has(monkeypatch: pytest.MonkeyPatch)
         return lambda: (events.append("ended"), wait())[1]
 
     monkeypatch.setattr(HostDevice, "submit", submit)
-    array = ingot.open(store, options=Options(limits=Limits(window_bytes=1)))
+    array = ingot.open(store, options=Options(limits=Limits(device_window_bytes=1)))
     with pytest.raises(CorruptionError):
         array.read(device=HostDevice())
     assert events == ["begun", "ended"]
@@ -322,6 +322,50 @@ def test_files_are_read_into_memory_of_the_device(
     assert len(given) == 3
     many = ingot.array(LARGE[:, 0], tmp_path / "many", chunks=1, format="zarr2")
     assert same_items(many.read(device=HostDevice()), LARGE[:, 0])
+
+
+def test_the_next_window_is_read_while_one_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    staging, run = HostDevice.staging, HostDevice.submit
+
+    def staged(self, nbytes):  # type: ignore[no-untyped-def]
+        events.append("read")
+        return staging(self, nbytes)
+
+    def submit(self, window, result):  # type: ignore[no-untyped-def]
+        events.append("decode")
+        return run(self, window, result)
+
+    monkeypatch.setattr(HostDevice, "staging", staged)
+    monkeypatch.setattr(HostDevice, "submit", submit)
+    ingot.array(LARGE, tmp_path / "a", chunks=(100, 1000), format="zarr2")
+    options = Options(limits=Limits(device_window_bytes=1))
+    assert same_items(ingot.open(tmp_path / "a", options=options).read(device=HostDevice()), LARGE)
+    assert "".join(event[0] for event in events) == "rrdrdrdd"
+
+
+@pytest.mark.parametrize("second", ["absent", "short", "folder"])
+def test_errors_come_in_the_order_of_chunks(tmp_path: Path, second: str) -> None:
+    """The file of the second window cannot be read, which is known before the first is decoded."""
+    ingot.array(LARGE, tmp_path / "a", chunks=(100, 1000), format="zarr2")
+    first, other = tmp_path / "a" / "0.0", tmp_path / "a" / "1.0"
+    stored, content = first.read_bytes(), other.read_bytes()
+    other.unlink()
+    if second == "short":
+        other.write_bytes(content[:50])
+    elif second == "folder":
+        other.mkdir()
+    options = Options(limits=Limits(device_window_bytes=1), missing="error")
+    array = ingot.open(tmp_path / "a", options=options)
+    alone = outcome(lambda: array[...])
+    assert len(alone) == 3
+    assert outcome(lambda: array.read(device=HostDevice()))[0] is alone[0]
+    first.write_bytes(stored[:40] + bytes(40) + stored[80:])
+    expected = outcome(lambda: array[:100])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(device=HostDevice())) == expected
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_damaged(

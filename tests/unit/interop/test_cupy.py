@@ -91,6 +91,26 @@ def test_kernels_are_measured() -> None:
 
 
 @needs_compiler
+def test_memory_of_the_host_can_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy keeps it by its size: sizes that are nearly the same become the same."""
+    with use_double():
+        cuda, sizes = sys.modules["cupy"].cuda, []
+        allocate = cuda.alloc_pinned_memory
+
+        def counted(size: int) -> object:
+            sizes.append(size)
+            return allocate(size)
+
+        monkeypatch.setattr(cuda, "alloc_pinned_memory", counted)
+        device = cupy.find("cuda")
+        wanted = [0, 1, 4000, (1 << 24) - 1, (1 << 24) + 1, 17_000_000, 17_500_000]
+        assert [len(device.staging(size)) for size in wanted] == wanted
+    assert all(max(size, 1) <= found for size, found in zip(wanted, sizes, strict=True))
+    assert all(found <= 1.125 * size for size, found in zip(wanted[3:], sizes[3:], strict=True))
+    assert len(set(sizes[:3])) == len(set(sizes[4:])) == 1
+
+
+@needs_compiler
 def test_a_window_beyond_the_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     array = ingot.array(DATA)
     with use_double():
@@ -103,7 +123,7 @@ def test_a_window_beyond_the_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(sys.modules["cupy"], "empty", full)
         with pytest.raises(LimitError, match=r"a result of \(200, 300\) items of int64"):
             array.read(device="cuda")
-        with pytest.raises(LimitError, match=r"window_bytes=\) makes windows smaller"):
+        with pytest.raises(LimitError, match=r"device_window_bytes=\) makes windows smaller"):
             array.read(device="cuda", out=out)
 
 

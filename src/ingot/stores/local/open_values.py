@@ -1,4 +1,8 @@
-"""Values of open files, read into memory of the caller by several threads at once."""
+"""Values of open files, read into memory of the caller by several threads at once.
+
+Reading is begun, and goes on while the caller does other work. The files are closed when no thread
+reads them any more.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,15 +15,16 @@ from ingot.stores.local.beneath import Root
 from ingot.stores.store import Extent
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 __all__ = ["MOST_OPEN", "OpenValues", "open_values"]
 
 MOST_OPEN: Final = 256
-"""How many files are open at a time, at most."""
+"""How many files of a call are open at a time, at most."""
 
-# What one thread reads at a time.
-_PART: Final = 1 << 20
+# About what one thread reads at a time. A smaller part is read in less time than it takes Python to
+# hand it to a thread.
+_PART: Final = 4 << 20
 
 
 class OpenValues:
@@ -28,29 +33,41 @@ class OpenValues:
     `sizes` has None for a key that is absent.
     """
 
-    __slots__ = ("_files", "_root", "sizes")
+    __slots__ = ("_files", "_jobs", "_root", "sizes")
 
     def __init__(self, root: Root, files: Sequence[tuple[str, int, int, int] | None]) -> None:
         self._root = root
         self._files = files
+        self._jobs: list[Future[None]] = []
         self.sizes: list[int | None] = [None if each is None else each[3] for each in files]
 
-    def read_into(self, memory: memoryview, executor: "Executor") -> None:
-        """Read all values, one behind the other, into memory that has room for them."""
-        jobs, at = [], 0
+    def begin_reading(self, memory: memoryview, executor: "Executor") -> None:
+        """Begin to read all values, one behind the other, into memory that has room for them."""
+        at = 0
         for file in self._files:
             if file is None:
                 continue
             key, descriptor, start, size = file
-            for begin in range(0, size, _PART):
-                end = min(begin + _PART, size)
-                jobs.append((key, descriptor, start + begin, memory[at + begin : at + end]))
+            count = max(round(size / _PART), 1)
+            for number in range(count):
+                begin, end = size * number // count, size * (number + 1) // count
+                part = memory[at + begin : at + end]
+                self._jobs.append(executor.submit(self._read, key, descriptor, start + begin, part))
             at += size
-        for _ in executor.map(self._read, jobs):
-            pass
 
-    def _read(self, job: tuple[str, int, int, memoryview]) -> None:
-        key, descriptor, start, part = job
+    def finish_reading(self) -> None:
+        """Wait until all values are read; raise the error of the first one that cannot be."""
+        for job in self._jobs:
+            job.result()
+
+    @uninterrupted
+    def end(self) -> None:
+        """Return when no thread reads the files any more; what has not begun is left out."""
+        started = [job for job in self._jobs if not job.cancel()]
+        for job in started:
+            job.exception()
+
+    def _read(self, key: str, descriptor: int, start: int, part: memoryview) -> None:
         done = 0
         while done < len(part):
             try:
@@ -72,7 +89,11 @@ def open_values(root: Root, extents: Sequence[Extent]) -> Iterator[OpenValues]:
     try:
         _open(root, [extent.key for extent in extents], opened)
         files = [_part(extent, opened[extent.key]) for extent in extents]
-        yield OpenValues(root, files)
+        values = OpenValues(root, files)
+        try:
+            yield values
+        finally:
+            values.end()
     finally:
         for file in opened.values():
             if file is not None:
