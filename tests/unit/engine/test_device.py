@@ -1,6 +1,8 @@
 """Reading onto a device: errors, absent chunks, options, and chunks that the device refuses."""
 
 import importlib.util
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -386,3 +388,32 @@ def test_a_file_that_shrinks_while_it_is_read_is_damaged(
     (tmp_path / "a" / "0.0").unlink()
     with pytest.raises(CorruptionError, match="not stored"):
         ingot.open(tmp_path / "a", options=Options(missing="error")).read(device=HostDevice())
+
+
+def test_ctrl_c_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next window is being read when it comes: threads and files of both end with the read."""
+    reading: list[bool] = []
+    read = os.preadv
+
+    def slow(descriptor: int, parts: list[memoryview], offset: int) -> int:
+        reading.append(True)
+        time.sleep(0.05)
+        count = read(descriptor, parts, offset)
+        reading.pop()
+        return count
+
+    def interrupted(self, window, result):  # type: ignore[no-untyped-def]
+        raise KeyboardInterrupt
+
+    ingot.array(LARGE, tmp_path / "a", chunks=(100, 1000), format="zarr2")
+    array = ingot.open(tmp_path / "a", options=Options(limits=Limits(device_window_bytes=1)))
+    device = HostDevice()
+    monkeypatch.setattr(os, "preadv", slow)
+    monkeypatch.setattr(HostDevice, "submit", interrupted)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        array.read(device=device)
+    # The traceback still holds what the read has opened.
+    assert caught.tb is not None
+    assert not reading
+    assert set(os.listdir("/proc/self/fd")) == before
