@@ -748,8 +748,13 @@ class CommitRun:
                 held += memoryview(edit.data).nbytes
         if held > _MOST_LOGGED or self._word_of(publish) is not None:
             return False
-        checked = [self._check_patches(cast(Patches, each), "publish") for each in publish]
-        return all(value.size == size for size, value in checked)
+        entries = tuple(self._entries(publish))
+        return all(isinstance(entry, Written) for entry in entries) and self._fits_log(entries)
+
+    def _fits_log(self, entries: tuple[Entry, ...]) -> bool:
+        """Return whether a new log has room for a record, whose keys may be longer than its data."""
+        record = journal_bytes.pack(Journal(self._name(), entries))
+        return log_bytes.sectors_of(len(record)) < log_bytes.LOG_SECTORS
 
     def _keeps_log(self) -> bool:
         """Return whether a log is open, or is to be begun."""

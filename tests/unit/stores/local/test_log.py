@@ -238,6 +238,23 @@ def test_every_damage_of_a_log_is_an_error_or_does_no_harm(
     del kept
 
 
+@pytest.mark.usefixtures("always")
+def test_a_record_that_no_log_has_room_for_takes_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "LOG_SECTORS", 4)
+    names = ["k" * 200 + str(number) for number in range(9)]
+    found = LocalStore(tmp_path, writable=True)
+    with found.writing() as turn:
+        turn.commit(Commit(publish=tuple(Put(name, b"0123456789") for name in names)))
+    for count, logged in ((2, True), (9, False), (2, True)):
+        with found.writing() as turn:
+            turn.commit(Commit(publish=tuple(Patch(name, 2, b"--") for name in names[:count])))
+        assert (tmp_path / ".log").exists() == logged
+        assert LocalStore(tmp_path).view().read([Extent(names[count - 1])]) == [b"01--456789"]
+    found.close_log()
+
+
 def _recovered(folder: Path) -> list[bytes | None]:
     found = LocalStore(folder, writable=True)
     found.recover()
