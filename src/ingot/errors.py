@@ -11,6 +11,7 @@ also the built-in error a Python programmer would expect in its place, so code t
     ├── UnsafeError                ValueError: reading on would run code or leave the store
     ├── LimitError                 ValueError: larger than the limits the caller set
     ├── ArgumentError              ValueError: a value that a function does not take
+    ├── ArgumentOverflowError      OverflowError: a number that its type cannot hold
     ├── ArgumentTypeError          TypeError: a value of a type that a function does not take
     ├── LockedError                BlockingIOError (OSError): another writer holds the lock
     ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
@@ -39,6 +40,7 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 __all__ = [
     "AccessError",
     "ArgumentError",
+    "ArgumentOverflowError",
     "ArgumentTypeError",
     "AxisError",
     "ColumnError",
@@ -142,6 +144,15 @@ class ArgumentError(IngotError, ValueError):
     >>> raise ArgumentError("mode is 'rw', not 'r' or 'r+'")
     Traceback (most recent call last):
     ingot.errors.ArgumentError: mode is 'rw', not 'r' or 'r+'
+    """
+
+
+class ArgumentOverflowError(ArgumentError, OverflowError):
+    """A function was given a number that its type cannot hold.
+
+    >>> raise ArgumentOverflowError("Python integer 300 out of bounds for int8")
+    Traceback (most recent call last):
+    ingot.errors.ArgumentOverflowError: Python integer 300 out of bounds for int8
     """
 
 

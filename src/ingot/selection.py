@@ -272,17 +272,17 @@ def parse(key: object, shape: Shape) -> Selection:
     items = key if isinstance(key, tuple) else (key,)
     try:
         selection = _parse_plain(items, shape)
+        if selection is not None:
+            return selection
+        read = Key.read(items, shape)
     except (TypeError, ValueError) as error:
-        raise _of_slice(error) from error
-    if selection is not None:
-        return selection
-    read = Key.read(items, shape)
+        raise _of_key(error) from error
     return _advanced(read) if GROUP in read.pieces else _basic(read)
 
 
-def _of_slice(error: TypeError | ValueError) -> Exception:
-    """Return the error for a slice with a step of 0, or with bounds that are no integers."""
-    if isinstance(error, IngotError) or not str(error).startswith("slice "):
+def _of_key(error: TypeError | ValueError) -> Exception:
+    """Return the error for a key that NumPy refuses: a step of 0, or rows of different lengths."""
+    if isinstance(error, IngotError):
         return error
     ours = ArgumentError if isinstance(error, ValueError) else ArgumentTypeError
     return ours(str(error))
@@ -312,11 +312,11 @@ def parse_orthogonal(key: object, shape: Shape) -> Selection:
     items = key if isinstance(key, tuple) else (key,)
     try:
         selection = _parse_plain(items, shape)
+        if selection is not None:
+            return selection
+        read = Key.read(items, shape, orthogonal=True)
     except (TypeError, ValueError) as error:
-        raise _of_slice(error) from error
-    if selection is not None:
-        return selection
-    read = Key.read(items, shape, orthogonal=True)
+        raise _of_key(error) from error
     if all(isinstance(axis, range) for axis in read.axes):
         return _basic(read)
     kept = [piece for piece in read.pieces if piece >= 0]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import ArgumentError, ArgumentTypeError
+from ingot.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError
 
 __all__ = ["as_array"]
 
@@ -19,7 +19,7 @@ def as_array(values: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]
     array([1, 2], dtype=int16)
     >>> as_array([300], np.dtype("i1"))
     Traceback (most recent call last):
-    ingot.errors.ArgumentError: Python integer 300 out of bounds for int8
+    ingot.errors.ArgumentOverflowError: Python integer 300 out of bounds for int8
     >>> as_array([[1, 2], [3]])
     Traceback (most recent call last):
     ingot.errors.ArgumentError: rows of different lengths are no array; ingot.ragged holds them
@@ -33,7 +33,9 @@ def as_array(values: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]
         return np.asarray(values, dtype)
     except TypeError as error:
         raise ArgumentTypeError(str(error)) from error
-    except (ValueError, OverflowError) as error:
+    except OverflowError as error:
+        raise ArgumentOverflowError(str(error)) from error
+    except ValueError as error:
         text = str(error)
         if "inhomogeneous" in text and dtype is None:
             text = "rows of different lengths are no array; ingot.ragged holds them"

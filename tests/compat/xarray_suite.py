@@ -12,15 +12,19 @@ from ingot.interop.xarray import IngotBackendEntrypoint
 
 
 class TestIngot(CFEncodedBase):  # type: ignore[misc]
-    """Datasets are stored by `ds.ingot.to` and opened by the engine."""
+    """Datasets are stored by `ds.ingot.to` and opened by the engine.
+
+    xarray names its files ``.nc``, which Ingot does not give to a dataset: a suffix is added.
+    """
 
     def save(self, dataset: Any, path: Any, **settings: Any) -> None:
         settings.pop("unlimited_dims", None)
-        dataset.ingot.to(path, **settings)
+        dataset.ingot.to(f"{path}.zarr", **settings)
 
     @contextlib.contextmanager
     def open(self, path: Any, **settings: Any) -> Iterator[Any]:
-        with xarray.open_dataset(path, engine=IngotBackendEntrypoint, **settings) as dataset:
+        place = f"{path}.zarr"
+        with xarray.open_dataset(place, engine=IngotBackendEntrypoint, **settings) as dataset:
             yield dataset
 
     def test_load_async(self) -> None:

@@ -14,6 +14,7 @@ EXPECTED_BASES = {
     "UnsafeError": ValueError,
     "LimitError": ValueError,
     "ArgumentError": ValueError,
+    "ArgumentOverflowError": OverflowError,
     "ArgumentTypeError": TypeError,
     "LockedError": BlockingIOError,
     "ReadOnlyError": PermissionError,

@@ -160,8 +160,11 @@ def test_nothing_is_replaced_unless_that_is_wanted(array, tmp_path):
     assert path.read_bytes() == b"precious"
     export_file(array, path, overwrite=True)
     assert np.load(path).shape == (50, 4)
-    with pytest.raises(ExistsError):
+    with pytest.raises(UnsupportedError, match="the suffix of NumPy"):
         import_file(path, path)
+    import_file(path, tmp_path / "a.zarr")
+    with pytest.raises(ExistsError):
+        import_file(path, tmp_path / "a.zarr")
 
 
 def test_a_failed_export_leaves_nothing(tmp_path):

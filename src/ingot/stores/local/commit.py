@@ -752,7 +752,7 @@ class CommitRun:
         return all(isinstance(entry, Written) for entry in entries) and self._fits_log(entries)
 
     def _fits_log(self, entries: tuple[Entry, ...]) -> bool:
-        """Return whether a new log has room for a record, whose keys may be longer than its data."""
+        """Return whether a new log has room for a record; its keys may be longer than its data."""
         record = journal_bytes.pack(Journal(self._name(), entries))
         return log_bytes.sectors_of(len(record)) < log_bytes.LOG_SECTORS
 

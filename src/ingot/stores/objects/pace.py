@@ -28,16 +28,16 @@ class Pace:
     """What a process has seen of a server.
 
     >>> pace = Pace()
-    >>> pace.note(500, 0.020)
+    >>> pace.note(500, 0.25)
     >>> pace.bytes_at_once
     0
     >>> for _ in range(2):
-    ...     pace.note(500, 0.020)
+    ...     pace.note(500, 0.25)
     >>> pace.bytes_at_once
     1048576
-    >>> pace.note(3_000_000, 0.050)
+    >>> pace.note(3_000_000, 0.75)
     >>> pace.bytes_at_once
-    1000000
+    750000
     """
 
     def __init__(self) -> None:

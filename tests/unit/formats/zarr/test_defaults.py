@@ -15,7 +15,7 @@ from ingot.formats.zarr.defaults import default_stages
 
 def test_objects_have_no_usual_codec() -> None:
     assert default_stages(dtypes.TEXT, remote=False) == (VlenUtf8(), Blosc())
-    with pytest.raises(UnsupportedError, match="what the objects are"):
+    with pytest.raises(UnsupportedError, match="a codec that says what they are"):
         default_stages(np.dtype(object), remote=False)
 
 
