@@ -239,6 +239,9 @@ class Layout(Protocol):
         It was before, or never is. Files that changed just now are compared each time.
         """
 
+    def is_known(self, key: str, start: int) -> bool:
+        """Return whether the parts around the blocks of a chunk were read before."""
+
     def stage(
         self,
         values: "NDArray[Any]",

@@ -55,7 +55,8 @@ class Options:
     - `threads`: How many threads one call may use; None means one for each available processor.
     - `cache_bytes`: How many bytes of decoded chunks an open array may keep.
     - `durability`: What committed data survives: a power cut, or only the end of the process.
-    - `verify`: When checksums over whole chunks are compared.
+    - `verify`: When checksums of chunks and blocks are compared: when a file is first read, and
+      again when it has changed; always; or, over whole chunks, never.
     - `damaged`: What a read makes of chunks that cannot be read: an error, or the fill value (null
       for items of variable length) with a `DamageWarning` that names them. Only for mode "r";
       queries raise always.

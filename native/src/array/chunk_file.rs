@@ -3,6 +3,7 @@
 //! the array has. A slot of a super-chunk file is the same without a head, and with spare bytes behind
 //! the trailer.
 
+use crate::array::fronts::{Compared, Front, Fronts};
 use crate::array::partial_read::{self, FIRST_READ, SMALL};
 use crate::array::scatter::{Geometry, Region};
 use crate::array::trailer::{self, Spans, Stated, Trailer};
@@ -12,7 +13,7 @@ use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt, malformed, unsupported};
 use crate::files::Extent;
-use std::borrow::BorrowMut;
+use std::borrow::{BorrowMut, Cow};
 use std::ops::Range;
 
 const FRAME_BYTES: usize = 16;
@@ -78,16 +79,16 @@ fn parse_header(head: &[u8], stored: usize) -> Outcome<Header> {
 }
 
 /// Decode what `region` wants, given how many rows the chunk holds, and return that number.
-/// `wanted` is about how many bytes that is.
+/// `wanted` is about how many bytes that is, `known` what was read of chunks before.
 pub fn decode<'m, R: BorrowMut<Region<'m>>>(
     extent: &Extent<'_>,
     expected: &Expected,
-    wanted: usize,
+    (wanted, known): (usize, Option<&Fronts>),
     region: impl FnOnce(usize) -> Outcome<R>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<usize> {
-    open(extent, expected, wanted, buffers, |found| {
+    open(extent, expected, (wanted, known), buffers, |found| {
         let OpenChunk { decoder, checks, whole, extent, begin, body, rows } = found;
         let mut region = region(rows)?;
         let region = region.borrow_mut();
@@ -131,7 +132,7 @@ pub struct OpenChunk<'a> {
 impl<'a> OpenChunk<'a> {
     /// The trailer, and where the blocks lie; `None` without a trailer.
     pub fn trailer(&self) -> Option<(&'a Trailer<'a>, &'a Spans)> {
-        self.checks.0.as_ref().map(|(trailer, spans)| (trailer, spans))
+        self.checks.found.as_ref().map(|(trailer, spans)| (trailer, &**spans))
     }
 
     /// All bytes of the chunk, with every checksum compared.
@@ -141,14 +142,14 @@ impl<'a> OpenChunk<'a> {
             Some(window) => window.bytes,
             None => self.extent.view(shifted(self.begin, &(0..cbytes)), self.body)?,
         };
-        let count = self.checks.0.as_ref().map_or(0, |(_, spans)| spans.count());
+        let count = self.checks.found.as_ref().map_or(0, |(_, spans)| spans.count());
         self.checks.check(Window { bytes, offset: 0 }, 0..count)?;
         Ok(bytes)
     }
 
     /// The bytes that hold one block, with its checksum compared.
     pub fn block(&mut self, index: usize) -> Outcome<Window<'_>> {
-        let window = match (self.whole, &self.checks.0) {
+        let window = match (self.whole, &self.checks.found) {
             (Some(window), _) => window,
             (None, Some((_, spans))) => {
                 let span = spans.span(index);
@@ -168,17 +169,22 @@ fn shifted(begin: usize, span: &Range<usize>) -> Range<usize> {
 }
 
 /// Read what lies before and behind the blocks of a file, or all of it where `wanted` bytes are a
-/// good part, and hand it to `then`.
+/// good part, and hand it to `then`. What is `known` of chunks that are read in part is not read again.
 pub fn open<T>(
     extent: &Extent<'_>,
     expected: &Expected,
-    wanted: usize,
+    (wanted, known): (usize, Option<&Fronts>),
     buffers: &mut Buffers,
     then: impl FnOnce(OpenChunk<'_>) -> Outcome<T>,
 ) -> Outcome<T> {
     let most_bytes = expected.most * expected.row_bytes;
     let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= expected.least * expected.row_bytes;
     let at_once = at_once && !extent.is_in_pieces();
+    // A small chunk is read faster than it is remembered.
+    let known = known.filter(|_| extent.length > SMALL);
+    if let Some(front) = known.and_then(|known| known.find(extent, expected)) {
+        return open_known(extent, &front, at_once, buffers, then);
+    }
     // The size that a file may have is checked before any memory is taken for it.
     let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
     let Buffers { head: buffer, body, tail } = buffers;
@@ -200,10 +206,44 @@ pub fn open<T>(
     let tail = if all { &head[behind..end] } else { extent.view(behind..end, tail)? };
     let tail = if expected.slotted { trailer::first(tail)? } else { tail };
     let decoder = Decoder::new(&header, &head[begin + HEADER_BYTES..front]);
-    let checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
+    let mut checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
+    let kept = match (known, &checks.found) {
+        (Some(known), Some((_, spans))) => known.remember(extent, || Front {
+            header: header.clone(),
+            head: head[begin + HEADER_BYTES..front].into(),
+            trailer: tail.into(),
+            compared: Compared::none_of(spans.count()),
+            spans: spans.clone().into_owned(),
+            rows,
+            stated: expected.stated,
+            begin,
+        }),
+        _ => None,
+    };
+    checks.compared = kept.as_ref().map(|front| &front.compared);
     // A trailer has a checksum for every block.
     let decoder = decoder.trust(!tail.is_empty());
     let whole = all.then(|| Window { bytes: &head[begin..behind], offset: 0 });
+    then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, begin, body, rows })
+}
+
+/// Hand a chunk to `then` of which only the blocks are still to be read: at once, or as they are wanted.
+fn open_known<T>(
+    extent: &Extent<'_>,
+    front: &Front,
+    at_once: bool,
+    buffers: &mut Buffers,
+    then: impl FnOnce(OpenChunk<'_>) -> Outcome<T>,
+) -> Outcome<T> {
+    let Buffers { head, body, .. } = buffers;
+    let decoder = Decoder::new(&front.header, &front.head).trust(true);
+    let found = Some((Trailer::known(&front.trailer), Cow::Borrowed(&front.spans)));
+    let checks = Checks { found, compared: Some(&front.compared) };
+    let (begin, rows) = (front.begin, front.rows);
+    let whole = match at_once {
+        true => Some(Window { bytes: extent.view(shifted(begin, &(0..front.header.cbytes)), head)?, offset: 0 }),
+        false => None,
+    };
     then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, begin, body, rows })
 }
 
@@ -259,7 +299,10 @@ pub fn zone(extent: &Extent<'_>, expected: &Expected, counted: usize, buffers: &
     let tail = if expected.slotted { trailer::first(tail)? } else { tail };
     let decoder = Decoder::new(&header, &head[begin + HEADER_BYTES..front]);
     let checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
-    Ok(checks.0.filter(|(found, _)| found.rows() >= counted).map_or_else(Vec::new, |(found, _)| found.zone().to_vec()))
+    Ok(checks
+        .found
+        .filter(|(found, _)| found.rows() >= counted)
+        .map_or_else(Vec::new, |(found, _)| found.zone().to_vec()))
 }
 
 /// The size of the trailer, which has a checksum for each block, a zone map, and its two ends.
@@ -285,13 +328,17 @@ fn most_trailer_bytes(header: &Header) -> usize {
 }
 
 /// The checksums of a chunk, if it has any.
-struct Checks<'a>(Option<(Trailer<'a>, Spans)>);
+struct Checks<'a> {
+    found: Option<(Trailer<'a>, Cow<'a, Spans>)>,
+    /// The blocks that need not be compared any more.
+    compared: Option<&'a Compared>,
+}
 
 impl<'a> Checks<'a> {
     /// Parse the trailer, and compare everything but the blocks.
     fn new(decoder: &Decoder<'_>, chunk: &[u8], tail: &'a [u8], expected: &Expected, rows: usize) -> Outcome<Self> {
         if tail.is_empty() {
-            return Ok(Self(None));
+            return Ok(Self { found: None, compared: None });
         }
         let front = trailer::front(decoder.header);
         let spans = Spans::of(decoder.header, decoder.starts)?;
@@ -299,12 +346,12 @@ impl<'a> Checks<'a> {
         // The chunk in a slot has all rows; those that did not count when it was written mean nothing.
         let counted = if expected.slotted { found.rows().min(rows) } else { rows };
         found.check(&chunk[..front], spans.count(), expected.stated, counted)?;
-        Ok(Self(Some((found, spans))))
+        Ok(Self { found: Some((found, Cow::Owned(spans))), compared: None })
     }
 
     /// The blocks that hold the wanted items; also of a chunk that is stored uncompressed.
     fn blocks(&self, decoder: &Decoder<'_>, wanted: &Geometry) -> Range<usize> {
-        if !decoder.header.memcpyed() || self.0.is_none() {
+        if !decoder.header.memcpyed() || self.found.is_none() {
             return decoder.blocks_of(wanted);
         }
         let (first, end) = wanted.span();
@@ -313,11 +360,17 @@ impl<'a> Checks<'a> {
     }
 
     fn check(&self, window: Window<'_>, blocks: Range<usize>) -> Outcome<()> {
-        let Some((trailer, spans)) = &self.0 else { return Ok(()) };
+        let Some((trailer, spans)) = &self.found else { return Ok(()) };
         for index in blocks {
+            if self.compared.is_some_and(|compared| compared.has(index)) {
+                continue;
+            }
             let span = spans.span(index);
             let (start, end) = (span.start - window.offset, span.end - window.offset);
             trailer.check_block(index, &window.bytes[start..end])?;
+            if let Some(compared) = self.compared {
+                compared.add(index);
+            }
         }
         Ok(())
     }
@@ -328,7 +381,7 @@ impl<'a> Checks<'a> {
         blocks: Range<usize>,
         wanted: &Geometry,
     ) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
-        match &self.0 {
+        match &self.found {
             Some((_, spans)) if decoder.header.memcpyed() && !blocks.is_empty() => {
                 let span = spans.span(blocks.start).start..spans.span(blocks.end - 1).end;
                 Ok(vec![(blocks, span)])

@@ -93,11 +93,11 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
             most: grid.chunk[0],
             slotted: false,
         };
-        chunk_file::decode(&extent, &rows, expected, |_| Ok(&mut region), scratch, buffers)?;
+        chunk_file::decode(&extent, &rows, (expected, None), |_| Ok(&mut region), scratch, buffers)?;
         return Ok(());
     }
     if coding.slotted {
-        return slots::read(grid, &extent, number, &mut region, scratch, buffers);
+        return slots::read(grid, &extent, number, None, &mut region, scratch, buffers);
     }
     coding.read_verified(&layout.verified, &extent, expected, &mut region, scratch, buffers, chunk)
 }

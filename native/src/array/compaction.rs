@@ -126,7 +126,8 @@ impl Source<'_> {
                 let axis = |stored| Axis { size: stored * row, start, count, step: 1, stride: size as isize };
                 let region = |stored, memory| Region::new(&[axis(stored)], size, 0, memory);
                 let expected = rows::expected(grid, number);
-                let done = chunk_file::decode(&extent, &expected, wanted, |rows| region(rows, out), scratch, buffers);
+                let done =
+                    chunk_file::decode(&extent, &expected, (wanted, None), |rows| region(rows, out), scratch, buffers);
                 done.map(|_| ())
             }
             Ok(_) => corrupt!("the chunk is missing"),

@@ -61,7 +61,7 @@ fn copy_one(
     workspace: &mut Workspace,
 ) -> Outcome<Made> {
     let Workspace { buffers, chunk: whole, framed, .. } = workspace;
-    chunk_file::open(extent, &rows::expected(grid, old), usize::MAX, buffers, |mut open| {
+    chunk_file::open(extent, &rows::expected(grid, old), (usize::MAX, None), buffers, |mut open| {
         let front = trailer::front(open.decoder.header);
         let Some((trailer, _)) = open.trailer() else {
             return target.keep(number, &[extent.read_all(whole)?]);

@@ -2,15 +2,17 @@
 //! hold. Three values that are independent of each other.
 //!
 //! A `Layout` is made once per opened array. Beside the three values it has what was learnt of the
-//! array's files: which chunks agreed with their checksum, and the indexes of shards. Operations are
+//! array's files: which chunks agreed with their checksum, what lies around their blocks, and the indexes of
+//! shards. Operations are
 //! in the modules of their subjects: `read`, `gather`, `staging`, `zones`, `search`.
 
 use crate::array::addresses::Addresses;
 use crate::array::coding::{Coding, Compression};
+use crate::array::fronts::Fronts;
 use crate::array::grid::Grid;
 use crate::array::shards::IndexCache;
 use crate::error::{Error, Kind, Outcome};
-use crate::files::verified::Verified;
+use crate::files::verified::{Verified, Verify};
 use std::sync::{Arc, Mutex};
 
 pub struct Layout {
@@ -22,6 +24,7 @@ pub struct Layout {
     pub grid: Grid,
     pub verified: Verified,
     pub indexes: IndexCache,
+    pub fronts: Fronts,
 }
 
 /// Why a chunk could not be used.
@@ -74,7 +77,19 @@ impl Layout {
         {
             return wrong("shape and sharding do not fit together");
         }
-        Ok(Self { addresses, coding, grid, verified: Verified::default(), indexes: IndexCache::default() })
+        Ok(Self {
+            addresses,
+            coding,
+            grid,
+            verified: Verified::default(),
+            indexes: IndexCache::default(),
+            fronts: Fronts::default(),
+        })
+    }
+
+    /// What is known of chunks that were read before; nothing where all has to be verified each time.
+    pub fn fronts(&self) -> Option<&Fronts> {
+        (self.coding.verify != Verify::Always).then_some(&self.fronts)
     }
 
     /// The same array in another shape, nothing being known of its files; `None` for an array in
@@ -89,6 +104,7 @@ impl Layout {
             grid: self.grid.resized(shape, short)?,
             verified: Verified::default(),
             indexes: IndexCache::default(),
+            fronts: Fronts::default(),
         })
     }
 }

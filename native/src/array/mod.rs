@@ -8,6 +8,7 @@ pub mod coding;
 pub mod compaction;
 pub mod comparison;
 pub mod copies;
+pub mod fronts;
 pub mod gather;
 pub mod grid;
 pub mod images;

@@ -100,7 +100,7 @@ fn move_one(
     let expected = target.layout.grid.chunk_bytes;
     if coding.framed || coding.slotted {
         let due = if coding.framed { rows::expected(grid, number) } else { slots::expected(grid, number) };
-        return chunk_file::open(extent, &due, usize::MAX, buffers, |mut open| {
+        return chunk_file::open(extent, &due, (usize::MAX, None), buffers, |mut open| {
             if open.decoder.header.nbytes != expected {
                 return Ok(None);
             }

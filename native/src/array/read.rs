@@ -114,10 +114,10 @@ fn read_chunk(
     part.write(enclosing, |region| match found {
         Chunk::Stored(extent) if coding.framed => {
             let number = part.parts().first().map_or(0, |part| part.chunk);
-            rows::read(grid, extent, number, region, scratch, buffers)
+            rows::read(grid, extent, number, layout.fronts(), region, scratch, buffers)
         }
         Chunk::Stored(extent) if coding.slotted => {
-            slots::read(grid, extent, grid.number(&part.coords()), region, scratch, buffers)
+            slots::read(grid, extent, grid.number(&part.coords()), layout.fronts(), region, scratch, buffers)
         }
         Chunk::Stored(extent) => {
             coding.read_verified(&layout.verified, extent, part.bytes(), region, scratch, buffers, chunk)

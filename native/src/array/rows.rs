@@ -3,6 +3,7 @@
 
 use crate::array::chunk_file::{self, Expected, OpenChunk};
 use crate::array::coding::{Coding, Compression};
+use crate::array::fronts::Fronts;
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
 use crate::array::overwrite::{NewItems, Overwrite};
@@ -64,11 +65,11 @@ impl<'a> RowChunks<'a> {
         let slotted = self.layout.coding.slotted;
         let due = if slotted { slots::expected(grid, number) } else { expected(grid, number) };
         let done = match self.stored.chunk(grid, &coords, &key) {
-            Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &due, wanted, buffers, work),
+            Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &due, (wanted, self.layout.fronts()), buffers, work),
             Ok(Chunk::Absent) if slotted => slots::repeated(grid, &grid.fill)
-                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, wanted, buffers, work)),
+                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, (wanted, None), buffers, work)),
             Ok(Chunk::Constant(item)) if slotted => slots::repeated(grid, item)
-                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, wanted, buffers, work)),
+                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, (wanted, None), buffers, work)),
             Ok(_) => corrupt!("the chunk is missing"),
             Err(error) => Err(error),
         };
@@ -76,17 +77,18 @@ impl<'a> RowChunks<'a> {
     }
 }
 
-/// Read what `region` wants of a chunk.
+/// Read what `region` wants of a chunk; `known` is what was read of chunks before.
 pub fn read(
     grid: &Grid,
     extent: &Extent<'_>,
     number: usize,
+    known: Option<&Fronts>,
     region: &mut Region<'_>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<()> {
     let wanted = region.count() * grid.itemsize;
-    chunk_file::decode(extent, &expected(grid, number), wanted, |_| Ok(region), scratch, buffers)?;
+    chunk_file::decode(extent, &expected(grid, number), (wanted, known), |_| Ok(region), scratch, buffers)?;
     Ok(())
 }
 
@@ -216,7 +218,7 @@ fn decode(
         let axis = Axis { size: rows * row, start: 0, count, step: 1, stride: size as isize };
         Region::new(&[axis], size, 0, memory)
     };
-    let rows = chunk_file::decode(extent, &expected, bytes, |rows| region(rows, memory), scratch, buffers)?;
+    let rows = chunk_file::decode(extent, &expected, (bytes, None), |rows| region(rows, memory), scratch, buffers)?;
     if rows < wanted {
         repeat(&grid.fill, 0, &mut out[rows * expected.row_bytes..]);
     }
@@ -239,7 +241,7 @@ fn append(
     let size = rows * expected.row_bytes;
     let recipe = recipe.settled(size, HEADER_BYTES)?;
     let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
-    chunk_file::open(extent, &expected, size, buffers, |mut open: OpenChunk<'_>| {
+    chunk_file::open(extent, &expected, (size, None), buffers, |mut open: OpenChunk<'_>| {
         let (decoder, held) = (open.decoder, size - added.len());
         let Some((trailer, spans)) = open.trailer() else { return Ok(false) };
         let kept = held.saturating_sub(1) / recipe.blocksize;
@@ -291,7 +293,7 @@ fn overwrite(
     let size = rows * expected.row_bytes;
     let Some(plan) = Overwrite::plan(recipe, size, source)? else { return Ok(false) };
     let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
-    chunk_file::open(extent, &expected, size, buffers, |mut open: OpenChunk<'_>| {
+    chunk_file::open(extent, &expected, (size, None), buffers, |mut open: OpenChunk<'_>| {
         let decoder = open.decoder;
         let Some((trailer, _)) = open.trailer() else { return Ok(false) };
         if !plan.fits(decoder.header) {

@@ -3,6 +3,7 @@
 
 use crate::array::chunk_file::{self, Expected};
 use crate::array::coding::{Coding, Compression};
+use crate::array::fronts::Fronts;
 use crate::array::grid::Grid;
 use crate::array::overwrite::{NewItems, Overwrite};
 use crate::array::scatter::Region;
@@ -58,17 +59,18 @@ pub fn repeated(grid: &Grid, item: &[u8]) -> Outcome<Vec<u8>> {
     copied(packer.bytes())
 }
 
-/// Read what `region` wants of a chunk.
+/// Read what `region` wants of a chunk; `known` is what was read of chunks before.
 pub fn read(
     grid: &Grid,
     extent: &Extent<'_>,
     number: usize,
+    known: Option<&Fronts>,
     region: &mut Region<'_>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<()> {
     let wanted = region.count() * grid.itemsize;
-    chunk_file::decode(extent, &expected(grid, number), wanted, |_| Ok(region), scratch, buffers)?;
+    chunk_file::decode(extent, &expected(grid, number), (wanted, known), |_| Ok(region), scratch, buffers)?;
     Ok(())
 }
 
@@ -121,7 +123,7 @@ pub fn encode<'f, T>(
     match if whole { Chunk::Absent } else { old()? } {
         Chunk::Stored(extent) => {
             let expected = expected(grid, number);
-            let in_part = chunk_file::open(&extent, &expected, grid.chunk_bytes, buffers, |mut open| {
+            let in_part = chunk_file::open(&extent, &expected, (grid.chunk_bytes, None), buffers, |mut open| {
                 let decoder = open.decoder;
                 let trailer = open.trailer().map(|(trailer, _)| trailer);
                 let bytes = open.all()?;

@@ -58,7 +58,7 @@ impl<'a> Stored<'a> {
                 Some(root) => Ok(Self::Table(table, root)),
                 None => corrupt!("{} is missing", table.root.display()),
             },
-            (Addresses::SuperChunks(files), None) => files.open().map(Self::SuperChunks),
+            (Addresses::SuperChunks(files), None) => files.open(&layout.fronts).map(Self::SuperChunks),
             (Addresses::Handed, None) => Err(Error::new(Kind::Argument, "the chunks are not handed over")),
             _ => Err(Error::new(Kind::Argument, "chunks of these addresses are not found one by one")),
         }

@@ -4,15 +4,17 @@
 
 use crate::array::addresses::itoa;
 use crate::array::chunk_file::slot_bytes;
+use crate::array::fronts::{Fronts, Slot};
 use crate::array::grid::Grid;
 use crate::array::stored::Chunk;
 use crate::chunk::header::HEADER_BYTES;
 use crate::error::{Outcome, corrupt, malformed, unsupported};
+use crate::files::identity::Identity;
 use crate::files::{Bytes, Extent, Root};
 use crate::memory::{grow, reserved};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub const HEAD_BYTES: usize = 16;
 pub const ENTRY_BYTES: usize = 8;
@@ -53,10 +55,16 @@ type FilePlace = (usize, usize);
 /// The place of a chunk: its file, and its entry in the file.
 type Place = (FilePlace, usize);
 
-/// A file whose head was read.
 struct OpenFile {
     bytes: Bytes<'static>,
     size: usize,
+    identity: Option<Identity>,
+    /// Read when the index is needed.
+    head: OnceLock<Head>,
+}
+
+/// The head of a file, found to be what the array needs.
+struct Head {
     nchunks: usize,
     /// Where the slots of a file without trailers start, in ascending order: there, nothing but the order of
     /// the slots tells which chunk is whose. `None` with trailers.
@@ -66,6 +74,8 @@ struct OpenFile {
 /// The files that a call has opened: each once, where they are few.
 pub struct OpenFiles<'a> {
     files: &'a SuperChunks,
+    /// What was read of the files before.
+    fronts: &'a Fronts,
     root: Option<Root>,
     open: Mutex<HashMap<FilePlace, Option<Arc<OpenFile>>>>,
 }
@@ -82,8 +92,8 @@ impl SuperChunks {
         self.patches.get(key).map_or(&[], Vec::as_slice)
     }
 
-    pub fn open(&self) -> Outcome<OpenFiles<'_>> {
-        Ok(OpenFiles { files: self, root: Root::open(&self.root)?, open: Mutex::default() })
+    pub fn open<'a>(&'a self, fronts: &'a Fronts) -> Outcome<OpenFiles<'a>> {
+        Ok(OpenFiles { files: self, fronts, root: Root::open(&self.root)?, open: Mutex::default() })
     }
 
     /// `None` for a chunk that no part has.
@@ -104,17 +114,17 @@ impl Part {
     /// Read the head of a file, and compare it with the size of the file and with what it should hold.
     fn read_head(
         &self,
-        extent: Extent<'_>,
+        extent: &Extent<'_>,
         file: usize,
         itemsize: usize,
         patches: &[(usize, Vec<u8>)],
-    ) -> Outcome<OpenFile> {
+    ) -> Outcome<Head> {
         let (key, size) = (extent.key, extent.length);
         if size < HEAD_BYTES {
             return corrupt!("{key}: a head needs {HEAD_BYTES} bytes, {size} are stored");
         }
         let mut head = [0; HEAD_BYTES];
-        read_over(&extent, 0, &mut head, patches)?;
+        read_over(extent, 0, &mut head, patches)?;
         let [magic, [version, flags, reserved @ ..], typesize, nchunks] = head.as_chunks::<4>().0 else {
             return corrupt!("{key}: a head has {HEAD_BYTES} bytes");
         };
@@ -149,11 +159,8 @@ impl Part {
         if typesize as usize != itemsize {
             return corrupt!("{key}: typesize is {typesize}, items have {itemsize} bytes");
         }
-        let starts = if flags & TRAILERS == 0 { Some(self.read_starts(&extent)?) } else { None };
-        let Bytes::File(opened) = extent.bytes else {
-            return corrupt!("{key}: it is not a file");
-        };
-        Ok(OpenFile { bytes: Bytes::File(opened), size, nchunks, starts })
+        let starts = if flags & TRAILERS == 0 { Some(self.read_starts(extent)?) } else { None };
+        Ok(Head { nchunks, starts })
     }
 
     /// Read the whole index of a file, which lies inside it, and refuse slots that overlap.
@@ -175,36 +182,31 @@ impl Part {
         self.capacity.saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES)
     }
 
-    /// The slot of an entry, with nothing behind its chunk but what may be its trailer; `None` without a chunk.
-    fn slot<'k>(
-        &self,
-        file: &OpenFile,
-        entry: usize,
-        key: &'k str,
-        patches: &[(usize, Vec<u8>)],
-    ) -> Outcome<Option<Extent<'k>>> {
-        let all = Extent { key, bytes: file.bytes.clone(), offset: 0, length: file.size, identity: None };
+    /// Where the slot of an entry lies, with nothing behind its chunk but what may be its trailer; `None` without
+    /// a chunk. `all` is the file.
+    fn slot(&self, all: &Extent<'_>, head: &Head, entry: usize, patches: &[(usize, Vec<u8>)]) -> Outcome<Option<Slot>> {
+        let (key, size) = (all.key, all.length);
         let mut word = [0; ENTRY_BYTES];
-        read_over(&all, HEAD_BYTES + entry * ENTRY_BYTES, &mut word, patches)?;
+        read_over(all, HEAD_BYTES + entry * ENTRY_BYTES, &mut word, patches)?;
         let start = i64::from_le_bytes(word);
         if start == ABSENT {
             return Ok(None);
         }
-        if entry >= file.nchunks {
-            return corrupt!("{key}: chunk {entry} has an offset, nchunks is {}", file.nchunks);
+        if entry >= head.nchunks {
+            return corrupt!("{key}: chunk {entry} has an offset, nchunks is {}", head.nchunks);
         }
-        let (begin, size) = (self.slots_begin(), file.size);
+        let begin = self.slots_begin();
         let Some(at) =
             usize::try_from(start).ok().filter(|at| (begin..=size.saturating_sub(HEADER_BYTES)).contains(at))
         else {
             return corrupt!("{key}: chunk {entry} starts at {start}, slots lie from byte {begin} to {size}");
         };
-        let mut head = [0; HEADER_BYTES];
-        all.read(at, &mut head)?;
-        let end = file.starts.as_ref().and_then(|starts| starts.get(starts.partition_point(|start| *start <= at)));
+        let mut header = [0; HEADER_BYTES];
+        all.read(at, &mut header)?;
+        let end = head.starts.as_ref().and_then(|starts| starts.get(starts.partition_point(|start| *start <= at)));
         let room = end.map_or(size, |end| size.min(*end)) - at;
-        let length = slot_bytes(&head, room, file.starts.is_none());
-        all.narrowed(at as u64, Some(length)).map(Some)
+        let length = slot_bytes(&header, room, head.starts.is_none());
+        Ok(Some(Slot { start: at as u64, length }))
     }
 }
 
@@ -216,26 +218,54 @@ impl OpenFiles<'_> {
 
     /// Find chunk `number` in its file, whose key is `key`.
     pub fn chunk<'k>(&self, grid: &Grid, number: usize, key: &'k str) -> Outcome<Chunk<'k>> {
-        let Some((file, entry)) = self.files.place(number) else { return Ok(Chunk::Absent) };
-        let Some(found) = self.file(file, grid.itemsize, key)? else { return Ok(Chunk::Absent) };
-        let slot = self.files.parts[file.0].slot(&found, entry, key, self.files.patches(key))?;
-        Ok(slot.map_or(Chunk::Absent, Chunk::Stored))
+        let Some((place, entry)) = self.files.place(number) else { return Ok(Chunk::Absent) };
+        let Some(file) = self.file(place, key)? else { return Ok(Chunk::Absent) };
+        let (part, patches) = (&self.files.parts[place.0], self.files.patches(key));
+        let all = file.extent(key);
+        // Under patches, an entry is not what the file has.
+        let identity = file.identity.filter(|_| patches.is_empty());
+        let slot = match self.fronts.slot(identity, entry) {
+            Some(known) => known,
+            None => {
+                let head = match file.head.get() {
+                    Some(head) => head,
+                    None => {
+                        let head = part.read_head(&all, place.1, grid.itemsize, patches)?;
+                        file.head.get_or_init(|| head)
+                    }
+                };
+                let Some(found) = part.slot(&all, head, entry, patches)? else { return Ok(Chunk::Absent) };
+                self.fronts.remember_slot(identity, entry, found);
+                found
+            }
+        };
+        all.narrowed(slot.start, Some(slot.length)).map(Chunk::Stored)
     }
 
-    fn file(&self, place: FilePlace, itemsize: usize, key: &str) -> Outcome<Option<Arc<OpenFile>>> {
+    fn file(&self, place: FilePlace, key: &str) -> Outcome<Option<Arc<OpenFile>>> {
         let mut open = self.open.lock().expect("no thread panics");
         if let Some(found) = open.get(&place) {
             return Ok(found.clone());
         }
         let extent = self.root.as_ref().map_or(Ok(None), |root| root.extent(key))?;
-        let (part, patches) = (&self.files.parts[place.0], self.files.patches(key));
-        let read = |extent| part.read_head(extent, place.1, itemsize, patches).map(Arc::new);
-        let found = extent.map(read).transpose()?;
+        let found = match extent {
+            Some(Extent { bytes: Bytes::File(file), length, identity, .. }) => {
+                Some(Arc::new(OpenFile { bytes: Bytes::File(file), size: length, identity, head: OnceLock::new() }))
+            }
+            Some(_) => return corrupt!("{key}: it is not a file"),
+            None => None,
+        };
         if open.len() >= MOST_OPEN {
             open.clear(); // Those in use stay open until their chunks are read.
         }
         open.insert(place, found.clone());
         Ok(found)
+    }
+}
+
+impl OpenFile {
+    fn extent<'k>(&self, key: &'k str) -> Extent<'k> {
+        Extent { key, bytes: self.bytes.clone(), offset: 0, length: self.size, identity: self.identity }
     }
 }
 

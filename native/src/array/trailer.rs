@@ -29,6 +29,7 @@ pub struct Trailer<'a> {
 }
 
 /// Where the blocks of a chunk start and end; they may lie in any order.
+#[derive(Clone)]
 pub struct Spans {
     starts: Vec<usize>,
     sorted: Vec<usize>,
@@ -58,6 +59,11 @@ impl Spans {
 
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// How many bytes it has beside itself.
+    pub fn memory(&self) -> usize {
+        (self.starts.len() + self.sorted.len()) * size_of::<usize>()
     }
 
     pub fn span(&self, index: usize) -> Range<usize> {
@@ -111,6 +117,12 @@ impl<'a> Trailer<'a> {
             );
         }
         Ok(Self { bytes, head, blocks })
+    }
+
+    /// The trailer in bytes that were parsed before.
+    pub fn known(bytes: &'a [u8]) -> Self {
+        let head = if bytes[4] == 1 { HEAD } else { HEAD + IDENTITY };
+        Self { bytes, head, blocks: word(bytes, 8) as usize }
     }
 
     pub fn number(&self) -> u64 {

@@ -34,7 +34,7 @@ use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
 use crate::error::Outcome;
 use crate::files::verified::{Check, Verify};
-use crate::files::{Renamed, Root};
+use crate::files::{Extent, Renamed, Root};
 use crate::pack::{self, Packing, Plain};
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
@@ -339,17 +339,18 @@ impl PyLayout {
     /// Whether a chunk that starts at byte `start` of the file `key` agreed with its checksum before, so that
     /// parts of it are read without comparing it again.
     fn is_verified(&self, key: &str, start: u64) -> PyResult<bool> {
-        let Layout { addresses, coding, verified, .. } = &self.0;
+        let Layout { coding, verified, .. } = &self.0;
         let Some(checksum) = coding.checksum else { return Ok(true) };
-        let extent = match &**addresses {
-            Addresses::Keyed(keys) | Addresses::Indexed(keys, _) => keys.extent(key)?,
-            Addresses::Table(table) => Root::extent_in(&table.root, key)?,
-            Addresses::SuperChunks(files) => Root::extent_in(&files.root, key)?,
-            Addresses::Handed => None,
-        };
-        let Some(extent) = extent.filter(|extent| extent.length as u64 >= start) else { return Ok(false) };
+        let Some(extent) = self.file(key)?.filter(|extent| extent.length as u64 >= start) else { return Ok(false) };
         let check = verified.check(coding.verify, &extent.narrowed(start, None)?, checksum.size());
         Ok(matches!(check, Check::Skip))
+    }
+
+    /// Whether what lies around the blocks of a chunk was read before, so that parts of it are read without
+    /// reading that again. The chunk starts at byte `start` of the file `key`.
+    fn is_known(&self, key: &str, start: u64) -> PyResult<bool> {
+        let (Some(fronts), Some(extent)) = (self.0.fronts(), self.file(key)?) else { return Ok(false) };
+        Ok(extent.identity.is_some_and(|identity| fronts.has(identity, start)))
     }
 
     /// Read runs of a flat array into `out`, all of `length` units; where they begin is an outer product
@@ -972,6 +973,16 @@ impl PyLayout {
             chunks.push((PyTuple::new(py, coords)?.unbind(), key, source, size, checksum));
         }
         Ok((chunks, failures(py, found)?))
+    }
+
+    /// The file of a key; `None` where it does not exist, or the caller hands over the chunks.
+    fn file<'k>(&self, key: &'k str) -> PyResult<Option<Extent<'k>>> {
+        Ok(match &*self.0.addresses {
+            Addresses::Keyed(keys) | Addresses::Indexed(keys, _) => keys.extent(key)?,
+            Addresses::Table(table) => Root::extent_in(&table.root, key)?,
+            Addresses::SuperChunks(files) => Root::extent_in(&files.root, key)?,
+            Addresses::Handed => None,
+        })
     }
 
     pub(super) fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {

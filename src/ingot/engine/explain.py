@@ -55,7 +55,8 @@ class ChunkCost:
     read: int
     """How many bytes have to be read: the first 4096, which hold the block starts, and the blocks.
 
-    All of a chunk where that is small, wanted for the most part, or not verified yet."""
+    All of a chunk where that is small, wanted for the most part, or not verified yet. The blocks
+    alone of a chunk with a trailer that was read before."""
     blocks: tuple[int, int] | None
     """The number of blocks to decode and of all blocks; None where the codec has no blocks."""
 
@@ -195,6 +196,8 @@ class Reading:
     """Whether blocks of chunks with a trailer are read without the rest."""
     is_verified: Callable[[Extent], bool] = lambda extent: True
     """Whether a chunk is read in part though it has a checksum."""
+    is_known: Callable[[Extent], bool] = lambda extent: False
+    """Whether what lies around the blocks of a chunk with a trailer is not read again."""
     whole_from: Callable[[int], int] | None = None
     """From how many bytes on of so many the whole of a chunk is read."""
 
@@ -302,8 +305,9 @@ def _blosc_cost(
     parts = reading.frames if framed else reading.reads_parts
     if not parts or not reading.is_verified(extent):
         return stored, blocks
-    # From here on a checksum behind the chunk is not read; a trailer always is.
-    most = stored - digest
+    # From here on a checksum behind the chunk is not read; a trailer is, until it is known.
+    known = framed and reading.is_known(extent)
+    most = size if known else stored - digest
     wanted_bytes = _box_items(row) * schema.dtype.itemsize
     small = most <= max(SMALL_BYTES, first) or wanted_bytes * 3 >= header.nbytes
     if small or header.special != "none" or header.has_dictionary or header.variable:
@@ -314,6 +318,8 @@ def _blosc_cost(
     needed = sum(stop - start for start, stop in spans)
     if reading.whole_from is not None and needed >= reading.whole_from(size):
         return stored, blocks
+    if known:
+        return needed, blocks
     behind = stored - digest - skipped - size
     if coding.slotted:
         behind = min(behind, 4 * total + _MOST_BEHIND)

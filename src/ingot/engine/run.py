@@ -1080,7 +1080,10 @@ class Engine:
             def is_verified(extent: Extent) -> bool:
                 return files.is_verified(extent.key, extent.start)
 
-            return Reading(True, True, frames=True, is_verified=is_verified)
+            def is_known(extent: Extent) -> bool:
+                return files.is_known(extent.key, extent.start)
+
+            return Reading(True, True, frames=True, is_verified=is_verified, is_known=is_known)
         parts, items = layout.parts, math.prod(selection.engine_shape)
         axes: tuple[range | NDArray[np.int64], ...]
         if isinstance(selection, BasicSelection):
