@@ -8,8 +8,11 @@ writer removes it.
 
 import functools
 import math
+import os
+import threading
 import uuid
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +59,8 @@ __all__ = [
 
 # How many arrays a process keeps ready of those that it stages chunks of.
 _MOST_ENGINES: Final = 16
+# How many writes that have ended are remembered: tasks may outlive them.
+_MOST_ENDED: Final = 1024
 # About how large chunks are that divide larger ones, and how small they may get by that.
 _CHUNK_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 64 << 10
@@ -144,12 +149,13 @@ def stage(target: Target, key: tuple[slice, ...], values: NDArray[Any]) -> tuple
 
     Two processes must not stage parts of one chunk: the edits of one would undo those of the other.
     """
-    engine = _engine(_ByToken(target))
-    store = engine.chunks.store
-    commit = engine.assign(parse(key, engine.shape), values)
-    edits = tuple(_staged(store, edit, target.token) for edit in commit.edits)
-    hand_over(store, edits)
-    return edits
+    with _writes.staging(target):
+        engine = _engine(_ByToken(target))
+        store = engine.chunks.store
+        commit = engine.assign(parse(key, engine.shape), values)
+        edits = tuple(_staged(store, edit, target.token) for edit in commit.edits)
+        hand_over(store, edits)
+        return edits
 
 
 def publish(target: ExistingTarget, edits: Sequence[Edit], version: int | None = None) -> None:
@@ -176,12 +182,73 @@ def publish(target: ExistingTarget, edits: Sequence[Edit], version: int | None =
         turn.commit(change.engine, change.commit, again=True)
 
 
+class _Writes:
+    """The writes of this process, and the threads that stage for them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: dict[str, int] = {}
+        self._ended: deque[str] = deque(maxlen=_MOST_ENDED)
+
+    @contextmanager
+    def begun(self, target: Target) -> Iterator[None]:
+        """Let threads stage for a write until the block ends."""
+        with self._changed:
+            self._running[target.token] = 0
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._ended.append(target.token)
+                try:
+                    self._changed.wait_for(lambda: not self._running[target.token])
+                finally:
+                    del self._running[target.token]
+
+    @contextmanager
+    def staging(self, target: Target) -> Iterator[None]:
+        """Count a thread that stages, unless the write has begun in another process."""
+        token = target.token
+        with self._changed:
+            if token in self._ended:
+                raise LockedError(f"{target.store.location}: this write has ended")
+            counted = token in self._running
+            if counted:
+                self._running[token] += 1
+        try:
+            yield
+        finally:
+            if counted:
+                with self._changed:
+                    if token in self._running:
+                        self._running[token] -= 1
+                        self._changed.notify_all()
+
+
+_writes = _Writes()
+
+
+def _forked() -> None:
+    # Another thread may have had the lock, and its stages are not of this process.
+    global _writes
+    _writes = _Writes()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 @contextmanager
 def announced(target: Target) -> Iterator[None]:
-    """Keep other writers from removing what is staged for a target, until the block ends."""
+    """Keep other writers from removing what is staged for a target, until the block ends.
+
+    A scheduler goes on when one of its threads has failed, while others are still staging. The end
+    waits for those of this process, and lets none begin any more.
+    """
     announce_staging(target.store, target.token)
     try:
-        yield
+        with _writes.begun(target):
+            yield
     finally:
         withdraw_staging(target.store, target.token)
         apart = shared(target.store)

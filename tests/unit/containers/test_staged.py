@@ -1,7 +1,11 @@
 """Arrays that several processes write together: targets, edits, one commit."""
 
+import concurrent.futures
 import pickle
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from ingot.containers import staged
 from ingot.containers.create import ArraySpec, StagedChunks
 from ingot.containers.resolve import resolve_new
 from ingot.containers.staged import ExistingTarget, NewTarget
+from ingot.engine.run import Engine
 from ingot.errors import LockedError, NotFoundError
 from ingot.formats.format import Kind
 from ingot.options import Options
@@ -47,6 +52,36 @@ def test_a_new_array_is_published_by_one_commit(tmp_path: Path) -> None:
         chunks = StagedChunks((10,), np.dtype("i4"), tuple(edits))
         made = ingot.array(chunks, path, chunks=(4,))
     assert made[...].tolist() == list(range(10))
+
+
+def test_the_end_of_a_write_waits_for_threads_that_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.zarr"
+    target = new_target(path, (8,), (4,))
+    entered, left = threading.Event(), threading.Event()
+    assign = Engine.assign
+
+    def slow(engine: Engine, *arguments: Any) -> Any:
+        entered.set()
+        time.sleep(0.3)
+        left.set()
+        return assign(engine, *arguments)
+
+    monkeypatch.setattr(Engine, "assign", slow)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        with staged.announced(target):
+            staging = threads.submit(staged.stage, target, (slice(0, 4),), np.arange(4))
+            assert entered.wait(10)
+        assert left.is_set()
+        assert staging.done() or staging.result()
+        target.store.recover()
+        # One that begins later stages nothing.
+        entered.clear()
+        with pytest.raises(LockedError, match="has ended"):
+            staged.stage(target, (slice(4, 8),), np.arange(4))
+        assert not entered.is_set()
+    assert [each for each in path.rglob("*") if each.is_file() and each.name != ".lock"] == []
 
 
 def test_what_is_fill_has_no_file(tmp_path: Path) -> None:
