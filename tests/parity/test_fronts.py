@@ -1,4 +1,4 @@
-"""The checksums of blocks, and of what lies around them, are compared once, until the file changes."""
+"""Checksums of blocks, and of what lies around them, are compared once, until a file changes."""
 
 import os
 from pathlib import Path
