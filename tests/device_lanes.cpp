@@ -60,6 +60,12 @@ int main(int, char** arguments) {
     u32 next = 0;
     fclose(file);
     launch([&] {
+        find_streams(
+            blocks.data(), blocks.size(), input.data(), input.size(), front.size(), result.size(), planes.data(),
+            status.data(), planes.size()
+        );
+    });
+    launch([&] {
         decode_streams(
             blocks.data(), blocks.size(), block_owners.data(), block_owners.size(), input.data(),
             input.size(), front.data(), front.size(), result.data(), result.size(), planes.data(),

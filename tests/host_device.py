@@ -141,6 +141,11 @@ class HostDevice:
         planes = np.full(len(window.block_owners), 0xFFFF, np.uint64)
         begun = np.zeros(1, np.uint32)
         into = _pointer(result), ctypes.c_uint64(result.nbytes)
+        sizes = [ctypes.c_uint64(size) for size in (window.room, result.nbytes)]
+        self._library.find_streams(
+            *(*_sized(window.blocks), *_sized(stored), *sizes),
+            *(_pointer(planes), _pointer(statuses), ctypes.c_uint64(len(statuses))),
+        )
         self._library.decode_streams(
             *(*blocks, *_sized(stored), *_sized(front), *into),
             *(_pointer(planes), _pointer(statuses), _pointer(begun)),

@@ -5,6 +5,7 @@
 //! - `array`: the chunks of one array, found by their addresses, read into and staged from the
 //!   caller's memory.
 //! - `checksum`: checksums of every kind that may follow a chunk.
+//! - `device`: the plan of what a GPU decodes.
 //! - `items`: packs of variable-length items.
 //! - `pack`: files packed into runs of chunks, and unpacked again.
 //! - `python`: the boundary to Python. Every other module is plain Rust.
@@ -14,6 +15,7 @@
 mod array;
 mod checksum;
 mod chunk;
+mod device;
 mod error;
 mod files;
 mod fork;

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     )
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]
+    ReadRanges: TypeAlias = Callable[
+        [Sequence[tuple[int, int, int]], Buffer, int], tuple[int, int, int | None] | None
+    ]
     Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
     Changed: TypeAlias = tuple[int | None, tuple[int, bool, bool] | None]
     """The new version; or a system error, whether a sync failed, whether readers see the change."""
@@ -59,17 +62,21 @@ __all__ = [
     "Kernel",
     "KernelWarning",
     "Layout",
+    "NativeWindowPlan",
     "OpenFile",
     "choice",
     "choose",
     "iterators",
     "kernel",
     "make_layout",
+    "make_window_plan",
     "open_file",
+    "open_files",
+    "read_ranges",
     "reason",
 ]
 
-ABI = 44
+ABI = 45
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -147,6 +154,32 @@ class Kernel(Protocol):
 
     def describe(self) -> Description:
         """Return the name of the kernel, its vector instructions and its codecs."""
+
+
+class NativeWindowPlan(Protocol):
+    """What is wanted of the chunks of a window for a device; only the native kernel has it."""
+
+    def sizes(self) -> tuple[int, int]:
+        """Return in how many bytes the items lie, at most, and how many the chunks have."""
+        ...
+
+    def needed(
+        self, numbers: "Sequence[int]", heads: "Sequence[bytes]"
+    ) -> "list[tuple[int, list[tuple[int, int]]] | None]":
+        """Return the sizes of chunks, and the ranges of bytes that are needed; None for all."""
+        ...
+
+    def build(
+        self, memory: "NDArray[np.uint8] | None", stored: "Sequence[object]", threads: int
+    ) -> "tuple[list[bytes], int, int, list[tuple[int, int, int, int]], list[int]]":
+        """Return the tables of a window.
+
+        These are blocks, owners of streams, owners of blocks, boxes, owners of units, axes and
+        offsets; then the sizes of the input and of the room; the pieces that lie behind `memory`,
+        each as a chunk, a piece of it, and where in that it begins and ends; and the chunks that
+        are not taken. A piece of chunk -n is a value of n bytes.
+        """
+        ...
 
 
 class KernelWarning(RuntimeWarning):
@@ -597,6 +630,19 @@ def make_layout(
     return cast(Layout, compiled.Layout(*values))
 
 
+def make_window_plan(
+    itemsize: int, sizes: "Sequence[int | None]", regions: "Sequence[Sequence[tuple[Any, ...]]]"
+) -> NativeWindowPlan | None:
+    """Return what is wanted of the chunks of a window for a device; None when the twin runs.
+
+    `sizes` are their decoded bytes, `regions` those of `ingot.device.plan`.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast(NativeWindowPlan, compiled.WindowPlan(itemsize, sizes, regions))
+
+
 def make_version_probe(
     path: str, magic: bytes, system: bytes, settled: bytes
 ) -> NativeVersionProbe | None:
@@ -836,6 +882,28 @@ def open_file(descriptor: int) -> OpenFile | None:
     """
     compiled = _compiled()
     return None if compiled is None else compiled.OpenFile(descriptor)
+
+
+def open_files() -> "Callable[[int, Sequence[str]], list[tuple[int, int] | None]] | None":
+    """Return the function of the native kernel that opens plain files below an open folder.
+
+    It returns descriptors and sizes, None for whatever else a key names. None when the twin runs.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast("Callable[[int, Sequence[str]], list[tuple[int, int] | None]]", compiled.open_files)
+
+
+def read_ranges() -> "ReadRanges | None":
+    """Return the function of the native kernel that reads ranges of files; None for the twin.
+
+    It takes descriptors with starts and sizes, memory for all of them, and the number of threads,
+    and returns the first range that cannot be read: its number, how many of its bytes could be, and
+    the code of the error, None where the file has ended.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("ReadRanges", compiled.read_ranges)
 
 
 def reserve(descriptor: int, start: int, size: int) -> None:

@@ -236,5 +236,5 @@ def test_nvrtc_compiles_the_same_source(architecture: str) -> None:
     code = ctypes.create_string_buffer(size.value)
     compiler.nvrtcGetCUBIN(program, code)
     assert code.raw.startswith(b"\x7fELF")
-    for name in (b"decode_streams", b"undo_filters", b"scatter", b"swap_bytes"):
+    for name in (b"find_streams", b"decode_streams", b"undo_filters", b"scatter", b"swap_bytes"):
         assert name in code.raw

@@ -9,6 +9,7 @@ pub mod extent;
 pub mod identity;
 pub mod kernel_commit;
 pub mod new_value;
+pub mod ranges;
 pub mod root;
 pub mod small_files;
 pub mod verified;

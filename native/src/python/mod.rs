@@ -7,6 +7,7 @@ mod checksums;
 mod chunk;
 mod commit;
 mod dataset;
+mod device;
 mod encoded;
 mod items;
 mod iteration;
@@ -14,6 +15,7 @@ mod layout;
 mod numpy_strings;
 mod open_file;
 mod pack;
+mod ranges;
 mod slot_file;
 mod version_probe;
 
@@ -64,7 +66,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 44)?;
+    module.add("ABI", 45)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
@@ -72,6 +74,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encoded::PyEncodedBytes>()?;
     module.add_class::<open_file::PyOpenFile>()?;
     module.add_class::<dataset::PyDataset>()?;
+    module.add_class::<device::PyWindowPlan>()?;
     module.add_class::<slot_file::PySlotFile>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;
@@ -93,6 +96,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(iteration::iterate_true, module)?)?;
     module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(open_file::reserve, module)?)?;
+    module.add_function(wrap_pyfunction!(ranges::open_files, module)?)?;
+    module.add_function(wrap_pyfunction!(ranges::read_ranges, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::pack_strings, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::pack_strings_of, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_strings::load_strings, module)?)?;

@@ -482,6 +482,11 @@ class CodecChain:
         coding = compressors[0].native_coding() if compressors else NativeCoding("raw")
         return None if coding is None else replace(coding, axes=axes, digest=digest or "none")
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether anything but a chunk of the codec is stored, such as a checksum behind it."""
+        return bool(self.compressors) and self.compressors[-1].appended is not None
+
     def unframed(self, data: Buffer, spec: ChunkSpec) -> "EncodedChunk | None":
         """Return a stored chunk without the checksum that follows it, after comparing that.
 

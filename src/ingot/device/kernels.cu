@@ -5,8 +5,9 @@
 // HOST_LANES, each lane is a thread of the host, so that tests can look for races between lanes.
 //
 // A window (ingot.device.window) is a table of blocks and boxes, with the stored bytes of the blocks
-// in one buffer, `input`. Three kernels work on it, one after the other:
+// in one buffer, `input`. Four kernels work on it, one after the other:
 //
+//   find_streams     a thread for each block: where its streams lie
 //   decode_streams   a warp for each stream: from `input` into `front`, one of two equal buffers
 //   undo_filters     a thread block for each block: from `front` to `back` and so on
 //   scatter          a warp for each part of a box: from `front` or `back` into `result`
@@ -628,30 +629,50 @@ DEVICE u32 decode_blosclz(const u8* in, u32 size, u8* out, u32 room, Batch& batc
     return made == room ? SOUND : SHORT;
 }
 
-// Where a stream lies in `input`, and its length as it is stored.
-struct Stream {
-    u64 at;
-    int length;
-};
+// Whether a part of a buffer lies inside of it.
+DEVICE bool inside(u64 start, u64 count, u64 size) { return count <= size && start <= size - count; }
 
-// Walks over the streams of a block to the one with a number.
-DEVICE u32 find_stream(const Block& block, const u8* input, u32 number, u32 each, Stream& found) {
-    u64 at = block.source;
-    for (u32 passed = 0;; ++passed) {
-        if (block.source_end - at < 4) return CUT_LENGTH;
-        int length = (int)load4(input + at);
-        at += 4;
-        u64 stored = length < 0 ? 1 : (u64)length;
-        if (length <= 0 ? !block.runs : stored > each) return BAD_LENGTH;
-        if (length < -255) return BAD_RUN;
-        if (stored > block.source_end - at) return CUT_LENGTH;
-        if (length < 0 && input[at] != 1) return BAD_RUN;
-        if (passed == number) {
-            found.at = at;
-            found.length = length;
-            return SOUND;
+DEVICE bool is_possible(const Block& block, u64 input_size, u64 room, u64 result_size, u64 stream_count) {
+    return block.source <= block.source_end && block.source_end <= input_size &&
+           inside(block.target, block.nbytes, room) && block.typesize != 0 && block.streams != 0 &&
+           block.streams <= block.nbytes && block.nbytes % block.streams == 0 && block.kind <= LZ4 &&
+           (!block.referring || inside(block.reference, block.nbytes, room)) &&
+           (block.direct < 0 || inside(block.direct, block.nbytes, result_size)) &&
+           inside(block.first_stream, block.streams, stream_count);
+}
+
+// Checks the length of the stream at a place of `input`, which the place is moved behind.
+DEVICE u32 check_length(const Block& block, const u8* input, u32 each, u64& at) {
+    if (block.source_end - at < 4) return CUT_LENGTH;
+    int length = (int)load4(input + at);
+    at += 4;
+    u64 stored = length < 0 ? 1 : (u64)length;
+    if (length <= 0 ? !block.runs : stored > each) return BAD_LENGTH;
+    if (length < -255) return BAD_RUN;
+    if (stored > block.source_end - at) return CUT_LENGTH;
+    if (length < 0 && input[at] != 1) return BAD_RUN;
+    at += stored;
+    return SOUND;
+}
+
+// The lengths of streams stand in front of each. `places` gets the number behind that of the place where the
+// length of a stream lies; zero where a stream is not sound, or one before it, and then `status` says why.
+KERNEL LAUNCHED(THREADS, 4) find_streams(
+    const Block* blocks, u64 block_count, const u8* input, u64 input_size, u64 room, u64 result_size, u64* places,
+    u32* status, u64 stream_count
+) {
+    for (u64 number = (u64)TEAM * THREADS + THREAD; number < block_count; number += (u64)TEAMS * THREADS) {
+        const Block& block = blocks[number];
+        if (block.kind == RAW || block.kind == PATTERN) continue;
+        if (!is_possible(block, input_size, room, result_size, stream_count)) continue;
+        u64 at = block.source;
+        u32 each = block.nbytes / block.streams, found = SOUND;
+        for (u32 stream = 0; stream < block.streams; ++stream) {
+            u64 place = at + 1;
+            if (found == SOUND) found = check_length(block, input, each, at);
+            places[block.first_stream + stream] = found == SOUND ? place : 0;
+            status[block.first_stream + stream] = found;
         }
-        at += stored;
     }
 }
 
@@ -674,8 +695,10 @@ DEVICE bool has_planes(const Block& block) {
 }
 
 // Decodes a stream into its part of `whole`. `plane` becomes the number behind where it lies in `input`,
-// where that is where it is read; else zero.
-DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* whole, Batch& batch, u64& plane) {
+// where that is where it is read; else zero. `place` is what `find_streams` found.
+DEVICE u32 decode_stream(
+    const Block& block, const u8* input, u32 number, u64 place, u8* whole, Batch& batch, u64& plane
+) {
     u64 size = block.source_end - block.source;
     if (block.kind == RAW) {
         if (size != block.nbytes) return BAD_LENGTH;
@@ -689,18 +712,18 @@ DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* wh
     }
     u32 each = block.nbytes / block.streams;
     u8* out = whole + (u64)number * each;
-    Stream stream = {0, 0};
-    u32 status = find_stream(block, input, number, each, stream);
-    if (status != SOUND) return status;
-    const u8* in = input + stream.at;
-    if (stream.length <= 0) {
-        fill_bytes(out, each, (u8)-stream.length);
+    if (place <= block.source || place > block.source_end || block.source_end - place < 3) return OUTSIDE;
+    int stored = (int)load4(input + place - 1);
+    const u8* in = input + place + 3;
+    if (stored <= 0) {
+        fill_bytes(out, each, (u8)-stored);
         return SOUND;
     }
-    u32 length = (u32)stream.length;
+    u32 length = (u32)stored;
+    if (length > block.source_end - place - 3) return OUTSIDE;
     if (length == each) {
         if (has_planes(block)) {
-            plane = stream.at + 1;
+            plane = place + 4;
         } else {
             copy_bytes(out, in, each);
         }
@@ -708,17 +731,6 @@ DEVICE u32 decode_stream(const Block& block, const u8* input, u32 number, u8* wh
     }
     if (block.kind == LZ4) return decode_lz4(in, length, out, each, batch);
     return decode_blosclz(in, length, out, each, batch);
-}
-
-// Whether a part of a buffer lies inside of it.
-DEVICE bool inside(u64 start, u64 count, u64 size) { return count <= size && start <= size - count; }
-
-DEVICE bool is_possible(const Block& block, u64 input_size, u64 room, u64 result_size) {
-    return block.source <= block.source_end && block.source_end <= input_size &&
-           inside(block.target, block.nbytes, room) && block.typesize != 0 && block.streams != 0 &&
-           block.streams <= block.nbytes && block.nbytes % block.streams == 0 && block.kind <= LZ4 &&
-           (!block.referring || inside(block.reference, block.nbytes, room)) &&
-           (block.direct < 0 || inside(block.direct, block.nbytes, result_size));
 }
 
 // Takes the next one of some streams, for all lanes of a warp.
@@ -736,8 +748,8 @@ DEVICE u32 take_stream(u32* next, Batch& batch) {
 }
 #endif
 
-// `owners` has the number of the block of each stream; `planes` gets where streams are read in `input`. Streams
-// differ much: each warp takes the next one when it is done with one, by counting up `next`.
+// `owners` has the number of the block of each stream; `planes` has what `find_streams` found, and gets where
+// streams are read in `input`. Streams differ much: each warp takes the next one when it is done with one, by counting up `next`.
 KERNEL LAUNCHED(THREADS, 4) decode_streams(
     const Block* blocks, u64 block_count, const u32* owners, u64 stream_count, const u8* input,
     u64 input_size, u8* front, u64 room, u8* result, u64 result_size, u64* planes, u32* status, u32* next
@@ -752,12 +764,19 @@ KERNEL LAUNCHED(THREADS, 4) decode_streams(
         if (owner < block_count) {
             const Block& block = blocks[owner];
             u64 own = number - block.first_stream;
-            if (own < block.streams && is_possible(block, input_size, room, result_size)) {
+            if (own < block.streams && is_possible(block, input_size, room, result_size, stream_count)) {
+                bool plain = block.kind == RAW || block.kind == PATTERN;
+                u64 place = plain ? 0 : planes[number];
                 bool filtered = block.filters[last_filter(block)] != 0;
                 u8* whole = block.direct < 0 || filtered ? front + block.target : result + block.direct;
-                found = decode_stream(block, input, (u32)own, whole, batch, plane);
+                if (plain || place)
+                    found = decode_stream(block, input, (u32)own, place, whole, batch, plane);
+                else
+                    found = status[number];
             }
         }
+        // All lanes have read what the first one writes now.
+        SYNC_WARP();
         if (LANE == 0) {
             status[number] = found;
             planes[number] = plane;
@@ -989,6 +1008,7 @@ DEVICE void undo_block(
     // Only the filter that is undone first reads the streams.
     const u64* stored = has_planes(block) ? planes + block.first_stream : nullptr;
     UNROLL_NOT for (u32 step = MOST_FILTERS; step-- > 0;) {
+        if (block.filters[step] == 0) continue;
         u32 meta = block.metas[step] ? block.metas[step] : block.typesize;
         bool turns = false;
         if (block.filters[step] == SHUFFLE) {
@@ -1021,8 +1041,7 @@ KERNEL LAUNCHED(THREADS, 5) undo_filters(
     SHARED u8 sums[THREADS];
     for (u64 number = TEAM; number < block_count; number += TEAMS) {
         const Block& block = blocks[number];
-        if (block.referring == referring && inside(block.first_stream, block.streams, stream_count) &&
-            is_possible(block, input_size, room, result_size))
+        if (block.referring == referring && is_possible(block, input_size, room, result_size, stream_count))
             undo_block(block, planes, input, front, back, result, sums);
     }
 }

@@ -24,6 +24,7 @@ __all__ = [
     "AXIS",
     "BLOCK",
     "BOX",
+    "NANS",
     "UNIT_ITEMS",
     "BoxAxis",
     "Buffer",
@@ -86,7 +87,8 @@ _PART: Final = 1 << 16
 _NO_TABLE: Final = -1
 # Reading up to this many unneeded bytes costs less than another read.
 _SMALLEST_GAP: Final = 4096
-_NANS: Final = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (4, 8)}
+NANS: Final = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (4, 8)}
+"""NaN, by its size."""
 
 
 def kernel_source() -> str:
@@ -451,7 +453,7 @@ class WindowBuilder:
         """Add a chunk that repeats a value."""
         value: Buffer | None = b"\0"
         if header.special == "nan":
-            value = _NANS[header.typesize]
+            value = NANS[header.typesize]
         elif header.special == "value":
             value = chunk.cut(EXTENDED_HEADER_BYTES, header.cbytes)
         if value is None:

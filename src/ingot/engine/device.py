@@ -9,34 +9,28 @@ read without a device would.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.device.device import Device
-from ingot.device.window import (
-    BoxAxis,
-    Buffer,
-    ChunkPieces,
-    Spans,
-    Staged,
-    Window,
-    WindowBuilder,
-    needed_ranges,
-)
+from ingot.device.plan import Part, Plan, Region, Steps, make_plan
+from ingot.device.window import BoxAxis, Buffer, ChunkPieces, Staged, Window, WindowBuilder
 from ingot.engine import flat, kernel, plan
-from ingot.engine.parts import Checked, Needed, whole_from
+from ingot.engine.parts import Checked
 from ingot.engine.plan import BoxRow, Row
-from ingot.engine.run import Engine, Fetched, Pieces
+from ingot.engine.run import BloscForm, Engine, Fetched, Pieces
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.formats.format import Coords
 from ingot.selection import BasicSelection, Selection, parse
-from ingot.stores.store import Extent, Store, ValuesToRead, opened_values
+from ingot.stores.store import Extent, Store, ValuesToRead, fills_memory, opened_values
 
 __all__ = ["device_dtype", "read"]
 
@@ -48,10 +42,12 @@ Statuses: TypeAlias = Callable[[], NDArray[np.uint32]]
 _WIDTHS: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 # How many windows the device may have at a time: one to decode, one that is on its way.
 _AHEAD: Final = 2
-# Items that lie no further apart are in neighbouring blocks, but for very small ones.
-_SHORT_STEP: Final = 4096
 # Chunks of which less than one part in so many is wanted are not read as a whole.
 _FEW: Final = 3
+# So many bytes of a file are read to learn where its blocks are.
+_HEAD: Final = 4096
+# Up to so many bytes are read by the thread of the caller: handing them over would take longer.
+_SOON: Final = 16 << 20
 
 
 def device_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -138,78 +134,6 @@ def _restore_order(engine: Engine, device: Device, result: Any) -> None:
         device.swap_bytes(result, dtype.itemsize // (2 if dtype.kind == "c" else 1))
 
 
-class _Steps(NamedTuple):
-    """Positions along one axis, as offsets in bytes: equal steps from 0, or a table."""
-
-    length: int
-    step: int
-    table: Ints | None = None
-
-    @classmethod
-    def of(cls, index: plan.Index, length: int, stride: int) -> "tuple[int, _Steps]":
-        """Return where positions along an axis begin, and their steps from there on."""
-        if isinstance(index, slice):
-            return int(index.start or 0) * stride, cls(length, (index.step or 1) * stride)
-        return 0, cls(length, 0, np.asarray(index, np.int64) * stride)
-
-    @property
-    def offsets(self) -> Ints:
-        """All offsets."""
-        return np.arange(self.length) * self.step if self.table is None else self.table
-
-    def steps_within(self, most: int) -> bool:
-        """Return whether the positions have equal steps of at most so many bytes."""
-        return self.table is None and abs(self.step) <= most
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The smallest and the largest offset."""
-        if self.table is not None:
-            return int(self.table.min()), int(self.table.max())
-        last = (self.length - 1) * self.step
-        return min(last, 0), max(last, 0)
-
-
-class _Part(NamedTuple):
-    """Items of a chunk, or places of a result, as an outer product of axes, slowest first."""
-
-    start: int
-    axes: Sequence[_Steps]
-
-    @classmethod
-    def of(
-        cls, indices: Sequence[plan.Index], lengths: Sequence[int], strides: Sequence[int]
-    ) -> "_Part":
-        """Return the part that indices along each axis select."""
-        found = [_Steps.of(*each) for each in zip(indices, lengths, strides, strict=True)]
-        return cls(sum(start for start, _ in found), [steps for _, steps in found])
-
-    @classmethod
-    def packed(cls, lengths: Sequence[int], itemsize: int) -> "_Part":
-        """Return items that lie one behind the other, the last axis fastest."""
-        strides = _strides(lengths, range(len(lengths)), itemsize)
-        return cls(0, [_Steps(*each) for each in zip(lengths, strides, strict=True)])
-
-    @classmethod
-    def same(cls, lengths: Sequence[int]) -> "_Part":
-        """Return one item, for all places of a result."""
-        return cls(0, [_Steps(length, 0) for length in lengths])
-
-    def spans(self, itemsize: int) -> Spans:
-        """Return the ranges of bytes that the items lie in, one for each of the longest steps.
-
-        Steps that are no longer than most blocks make one range.
-        """
-        ends = [axis.ends for axis in self.axes]
-        low, high = (self.start + sum(each) for each in zip((0, 0), *ends, strict=True))
-        widths = [most - least for least, most in ends]
-        slow = widths.index(max(widths)) if widths else 0
-        if not widths or self.axes[slow].steps_within(_SHORT_STEP):
-            return Spans(np.array([low]), np.array([high + itemsize]))
-        offsets, (least, most) = self.axes[slow].offsets, ends[slow]
-        return Spans(offsets + (low - least), offsets + (high - most + itemsize))
-
-
 def _strides(shape: Sequence[int], order: Sequence[int], itemsize: int) -> list[int]:
     """Return the strides of an array whose axes lie in an order, the slowest first."""
     strides = [0] * len(shape)
@@ -219,97 +143,131 @@ def _strides(shape: Sequence[int], order: Sequence[int], itemsize: int) -> list[
     return strides
 
 
-def _source_part(row: Row, strides: Sequence[int]) -> _Part:
-    """Return the items of a chunk that a row wants."""
+def _packed(lengths: Sequence[int], itemsize: int) -> Part:
+    """Return items that lie one behind the other, the last axis fastest."""
+    strides = _strides(lengths, range(len(lengths)), itemsize)
+    return Part(0, [Steps(*each) for each in zip(lengths, strides, strict=True)])
+
+
+def _same(lengths: Sequence[int]) -> Part:
+    """Return one item, for all places of a result."""
+    return Part(0, [Steps(length, 0) for length in lengths])
+
+
+def _region(row: Row, strides: Sequence[int], target_strides: Sequence[int]) -> Region:
+    """Return the items of a chunk that a row wants, and the places of engine order they go to."""
     if isinstance(row, BoxRow):
-        return _Part.of(row.source, row.items, strides)
+        return Region(row.source, strides, row.target, target_strides, row.items)
     points = np.zeros(len(row.offsets[0]), np.int64)
     for axis, offsets in zip(row.axes, row.offsets, strict=True):
         points += offsets * strides[axis]
     others = [stride for axis, stride in enumerate(strides) if axis not in row.axes]
-    rest = _Part.of(
-        [part.source for part in row.ranges], [part.items for part in row.ranges], others
+    return Region(
+        (points, *(part.source for part in row.ranges)),
+        (1, *others),
+        (row.points, *(part.target for part in row.ranges)),
+        target_strides,
+        (len(points), *(part.items for part in row.ranges)),
     )
-    return _Part(rest.start, [_Steps(len(points), 0, points), *rest.axes])
-
-
-def _target_part(row: Row, strides: Sequence[int]) -> _Part:
-    """Return the places of engine order that the items of a row go to."""
-    if isinstance(row, BoxRow):
-        return _Part.of(row.target, row.items, strides)
-    indices = [row.points, *(part.target for part in row.ranges)]
-    lengths = [len(row.offsets[0]), *(part.items for part in row.ranges)]
-    return _Part.of(indices, lengths, strides)
 
 
 class _WantedItems(NamedTuple):
     """What is wanted of one chunk.
 
-    `take` cuts it out of the decoded chunk. `parts` are the items of a chunk whose axes have some
+    `take` cuts it out of the decoded chunk. `regions` are the items of a chunk whose axes have some
     strides, and the places that they go to; there are several of a flat array.
     """
 
     coords: Coords
     take: Callable[[NDArray[Any]], NDArray[Any]]
-    parts: Callable[[Sequence[int]], list[tuple[_Part, _Part]]]
+    regions: Callable[[Sequence[int]], list[Region]]
 
-    def places(self) -> list[tuple[list[int], _Part]]:
-        """Return the lengths of the axes of each part, and the places that its items go to."""
-        parts = self.parts([0] * len(self.coords))
-        return [([axis.length for axis in source.axes], target) for source, target in parts]
-
-
-class _ChunkPart(NamedTuple):
-    """Where wanted items lie among the decoded bytes of a Blosc chunk, and where they go."""
-
-    nbytes: int
-    spans: Spans
-    parts: list[tuple[_Part, _Part]]
-
-    @property
-    def wanted(self) -> int:
-        """How many bytes the items lie in, at most."""
-        return min(int((self.spans.ends - self.spans.begins).sum()), self.nbytes)
-
-    def needed(self, head: bytes) -> Needed:
-        """Return which bytes of the chunk are needed; None for all of them."""
-        found = needed_ranges(head, self.nbytes, self.spans)
-        if found is None or sum(end - begin for begin, end in found[1]) >= whole_from(found[0]):
-            return None
-        return found
+    def places(self) -> list[tuple[Sequence[int], Part]]:
+        """Return the lengths of the axes of each region, and the places that its items go to."""
+        regions = self.regions([0] * len(self.coords))
+        return [(region.lengths, region.places) for region in regions]
 
 
 class _StagedSource:
     """Reads the values of a window into memory that the device copies, where a store can do so."""
 
-    def __init__(self, device: Device, executor: Executor) -> None:
+    def __init__(self, device: Device, executor: Executor, threads: int) -> None:
         self._device = device
         self._executor = executor
+        self._threads = threads
         self._opened = ExitStack()
         self._values: ValuesToRead | None = None
         self.memory: NDArray[np.uint8] | None = None
+        self.is_refused = False
 
-    @property
-    def is_reading(self) -> bool:
-        """Whether values are being read, which `finish` waits for."""
-        return self._values is not None
+    def whole(
+        self, store: Store, extents: Sequence[Extent], numbers: Sequence[int]
+    ) -> Sequence[bytes | memoryview | Pieces | None]:
+        """Begin to read extents; return their bytes, as the store would. They are there in the end.
 
-    def begin(self, store: Store, extents: Sequence[Extent]) -> Sequence[bytes | memoryview | None]:
-        """Return the bytes of each extent, as the store would; call it once.
-
-        The bytes are there when `finish` has returned.
+        The end is when `finish` has returned.
         """
+        values = self._open(store, extents)
+        return store.read(extents) if values is None else self._begin(values, {})
+
+    def parts(
+        self, plan: Plan, store: Store, extents: Sequence[Extent], numbers: Sequence[int]
+    ) -> Sequence[bytes | memoryview | Pieces | None]:
+        """Begin to read what a plan needs of extents, of which `numbers` are those in the plan.
+
+        Their first bytes are read at once. Where a store cannot do so, `is_refused` becomes True.
+        """
+        values = self._open(store, extents)
+        if values is None:
+            self.is_refused = True
+            return [None] * len(extents)
+        first = [None if size is None else min(size, _HEAD) for size in values.sizes]
+        heads = _read_parts(values, [(n, 0, size) for n, size in enumerate(first) if size])
+        needs = plan.needed([numbers[n] for n in heads], list(heads.values()))
+        found = {
+            n: (heads[n], need[1])
+            for n, need in zip(heads, needs, strict=True)
+            # A size that is not true is found out from the whole chunk.
+            if need is not None and need[0] == values.sizes[n]
+        }
+        return self._begin(values, found)
+
+    def _open(self, store: Store, extents: Sequence[Extent]) -> ValuesToRead | None:
         opened = opened_values(store, extents)
-        if opened is None:
-            return store.read(extents)
-        values = self._opened.enter_context(opened)
-        memory = self._device.staging(sum(size or 0 for size in values.sizes))
-        values.begin_reading(memory.data, self._executor)
-        self._values, self.memory, found, at = values, memory, [], 0
-        for size in values.sizes:
-            found.append(None if size is None else memory.data[at : at + size])
-            at += size or 0
-        return found
+        return None if opened is None else self._opened.enter_context(opened)
+
+    def _begin(
+        self, values: ValuesToRead, needed: Mapping[int, tuple[bytes, list[tuple[int, int]]]]
+    ) -> list[memoryview | Pieces | None]:
+        """Begin to read values, or only those ranges of them that are needed."""
+        parts: list[tuple[int, int, int]] = []
+        for number, size in enumerate(values.sizes):
+            if number in needed:
+                parts += [(number, start, stop) for start, stop in needed[number][1]]
+            elif size is not None:
+                parts.append((number, 0, size))
+        total = sum(stop - start for _, start, stop in parts)
+        memory = self._device.staging(total)
+        self.memory, at = memory, 0
+        pieces: dict[int, list[tuple[int, bytes | memoryview]]] = {}
+        for number, start, stop in parts:
+            part = memory.data[at : at + stop - start]
+            at += stop - start
+            pieces.setdefault(number, []).append((start, part))
+        result: list[memoryview | Pieces | None] = [None] * len(values.sizes)
+        for number, own in pieces.items():
+            size = values.sizes[number]
+            assert size is not None, "what is absent has no pieces"
+            head = [(0, needed[number][0])] if number in needed else []
+            whole = own[0][1] if not head and isinstance(own[0][1], memoryview) else None
+            result[number] = Pieces(size, [*head, *own]) if whole is None else whole
+        if total <= _SOON:
+            values.read_parts(memory.data, parts, self._threads)
+            self.close()
+        else:
+            values.begin_reading(memory.data, parts, self._executor, self._threads)
+            self._values = values
+        return result
 
     def finish(self) -> None:
         """Wait until all bytes are there; raise the error of the first that cannot be read."""
@@ -323,6 +281,17 @@ class _StagedSource:
         self._opened.close()
 
 
+def _read_parts(values: ValuesToRead, parts: Sequence[tuple[int, int, int]]) -> dict[int, bytes]:
+    """Return short parts of values, by the numbers of the values."""
+    memory = memoryview(bytearray(sum(stop - start for _, start, stop in parts)))
+    values.read_parts(memory, parts, 1)
+    found, at = {}, 0
+    for number, start, stop in parts:
+        found[number] = bytes(memory[at : at + stop - start])
+        at += stop - start
+    return found
+
+
 class _ComingWindow:
     """The chunks of a window, which are fetched before it is planned.
 
@@ -333,7 +302,7 @@ class _ComingWindow:
     def __init__(self, source: _StagedSource) -> None:
         self.source = source
         self.group: list[_WantedItems] = []
-        self.chunks: list[_ChunkPart | None] = []
+        self.plan: Plan | None = None
         self.fetched: Sequence[Fetched | Pieces] = ()
         self.checked: list[Checked] = []
         self.error: Exception | None = None
@@ -353,33 +322,41 @@ class _DeviceReader:
         self._device = device
         self._result = result
         self._itemsize = engine.dtype.itemsize
+        self._threads = engine.thread_count()
+        self._forms: dict[tuple[int, ...], tuple[BloscForm, list[int]] | None] = {}
         self.absent = False
 
     def send(self, chunks: Iterable[_WantedItems]) -> None:
         """Decode what is wanted of chunks, and return when all of it is in the result."""
-        with ThreadPoolExecutor(self._engine.thread_count(), "ingot-device") as executor:
-            self._send(chunks, executor)
+        # The native kernel reads windows one after the other, each by threads of its own.
+        readers = 1 if native.read_ranges() is not None else self._threads
+        with (
+            ThreadPoolExecutor(readers, "ingot-reading") as reading,
+            ThreadPoolExecutor(self._threads, "ingot-device") as executor,
+        ):
+            self._send(chunks, reading, executor)
 
-    def _send(self, chunks: Iterable[_WantedItems], executor: Executor) -> None:
+    def _send(self, chunks: Iterable[_WantedItems], reading: Executor, executor: Executor) -> None:
         coming: list[_ComingWindow] = []
         pending: list[tuple[list[_WantedItems], Window, Statuses]] = []
         source = iter(chunks)
         try:
-            while coming or self._begin(source, executor, coming):
+            while coming or self._begin(source, reading, coming):
                 # Threads read the files of the next window while this one is planned.
-                if coming[0].source.is_reading:
-                    self._begin(source, executor, coming)
+                if coming[0].source.memory is not None:
+                    self._begin(source, reading, coming)
                 try:
-                    window = self._window(coming[0])
+                    for window in self._windows(coming[0], executor):
+                        submitted = self._device.submit(window, self._result)
+                        pending.append((coming[0].group, window, submitted))
+                        if len(pending) == _AHEAD:
+                            self._settle(*pending.pop(0))
                 except Exception:
                     # Chunks of windows before have their errors first.
                     while pending:
                         self._settle(*pending.pop(0))
                     raise
-                group = coming.pop(0).group
-                pending.append((group, window, self._device.submit(window, self._result)))
-                if len(pending) == _AHEAD:
-                    self._settle(*pending.pop(0))
+                coming.pop(0)
             while pending:
                 self._settle(*pending.pop(0))
         finally:
@@ -394,7 +371,7 @@ class _DeviceReader:
         self, chunks: Iterator[_WantedItems], executor: Executor, coming: list[_ComingWindow]
     ) -> bool:
         """Fetch the chunks of a window, or begin to; return whether there is one more."""
-        window = _ComingWindow(_StagedSource(self._device, executor))
+        window = _ComingWindow(_StagedSource(self._device, executor, self._threads))
         coming.append(window)
         try:
             most = self._engine.options.limits.device_window_bytes
@@ -402,8 +379,11 @@ class _DeviceReader:
             if not window.group:
                 coming.pop()
                 return False
-            window.chunks = [self._in_chunk(wanted) for wanted in window.group]
-            window.fetched, window.checked = self._fetched(window)
+            found = [self._in_chunk(wanted) for wanted in window.group]
+            sizes = [None if each is None else each[0] for each in found]
+            regions = [[] if each is None else each[1] for each in found]
+            window.plan = make_plan(self._itemsize, sizes, regions)
+            window.fetched, window.checked = self._fetched(window, window.plan, None not in sizes)
         except Exception as error:
             window.error = error
         return True
@@ -412,59 +392,93 @@ class _DeviceReader:
         """Fill the whole result with an item."""
         builder = WindowBuilder()
         staged = builder.add_plain(0, item)
-        self._add_box(builder, staged, 0, _Part.same(shape), _Part.packed(shape, len(item)))
+        self._add_box(builder, staged, 0, _same(shape), _packed(shape, len(item)))
         self._device.submit(builder.build(), self._result)()
 
-    def _window(self, coming: _ComingWindow) -> Window:
-        """Return the window of some chunks: as they are stored, or decoded here."""
+    def _windows(self, coming: _ComingWindow, executor: Executor) -> Iterator[Window]:
+        """Yield the windows of some chunks: those as they are stored, then those decoded here."""
         coming.finish()
-        engine, group, chunks, fetched = self._engine, coming.group, coming.chunks, coming.fetched
-        builder = WindowBuilder(coming.source.memory)
-        others: dict[int, Fetched] = {}
-        for number, (chunk, each) in enumerate(zip(chunks, fetched, strict=True)):
-            if self._add_stored(builder, number, group[number].coords, chunk, each):
-                continue
-            # Pieces are of no use here: the whole chunk is fetched.
-            whole = engine.fetch([group[number].coords])[0] if isinstance(each, Pieces) else each
-            if isinstance(whole.data, memoryview):
-                whole = whole._replace(data=bytes(whole.data))
-            others[number] = whole
-        coords = [group[number].coords for number in others]
-        decoded = engine.decoded(coords, list(others.values()))
-        for number, items in zip(others, decoded, strict=True):
-            self._add_decoded(builder, number, group[number], items)
+        engine, group, fetched, plan = self._engine, coming.group, coming.fetched, coming.plan
+        assert plan is not None, "chunks that are fetched are planned"
+        memory = coming.source.memory
+        window, others = plan.build(memory, self._stored(coming, executor), self._threads)
+        if len(others) < len(group):
+            yield window
+        if others:
+            coords = [group[number].coords for number in others]
+            builder = WindowBuilder()
+            decoded = engine.decoded(coords, [self._whole(group[n], fetched[n]) for n in others])
+            for number, items in zip(others, decoded, strict=True):
+                self._add_decoded(builder, number, group[number], items)
+            yield builder.build()
         reader = engine.part_reader()
         if reader is not None and coming.checked:
             reader.remember(coming.checked)
-        return builder.build()
 
-    def _in_chunk(self, wanted: _WantedItems) -> "_ChunkPart | None":
-        """Return where wanted items lie in a Blosc chunk; None where chunks are not Blosc's."""
-        form = self._engine.blosc_form(wanted.coords)
+    def _stored(
+        self, coming: _ComingWindow, executor: Executor
+    ) -> list[Buffer | ChunkPieces | None]:
+        """Return the chunks of a window as they are stored, their checksums compared."""
+        found: list[Buffer | ChunkPieces | None] = [
+            ChunkPieces(*each) if isinstance(each, Pieces) else None for each in coming.fetched
+        ]
+        whole = [n for n, each in enumerate(coming.fetched) if isinstance(each, Fetched)]
+        coords = [coming.group[n].coords for n in whole]
+        fetched = [each for each in coming.fetched if isinstance(each, Fetched)]
+        if coords and self._form(coords[0]) is not None:
+            stored = self._engine.blosc_bytes(coords, fetched, executor)
+            for n, each in zip(whole, stored, strict=True):
+                found[n] = each
+        return found
+
+    def _whole(self, wanted: _WantedItems, fetched: Fetched | Pieces) -> Fetched:
+        """Return a chunk that is decoded here; pieces of it are of no use."""
+        whole = self._engine.fetch([wanted.coords])[0] if isinstance(fetched, Pieces) else fetched
+        if isinstance(whole.data, memoryview):
+            whole = whole._replace(data=bytes(whole.data))
+        return whole
+
+    def _form(self, coords: Coords) -> tuple[BloscForm, list[int]] | None:
+        """Return the form of a Blosc chunk, and its strides; None where chunks are not Blosc's."""
+        shape = self._engine.chunks.schema.grid.stored_shape(coords)
+        if shape not in self._forms:
+            form = self._engine.blosc_form(shape)
+            self._forms[shape] = None
+            if form is not None:
+                self._forms[shape] = form, _strides(shape, form.axes, self._itemsize)
+        return self._forms[shape]
+
+    def _in_chunk(self, wanted: _WantedItems) -> tuple[int, list[Region]] | None:
+        """Return the size of a Blosc chunk, and what is wanted of it; None for other chunks."""
+        form = self._form(wanted.coords)
         if form is None:
             return None
-        parts = wanted.parts(_strides(form.shape, form.axes, self._itemsize))
-        ranges = [source.spans(self._itemsize) for source, _ in parts]
-        spans = Spans(*(np.concatenate(each) for each in zip(*ranges, strict=True)))
-        return _ChunkPart(math.prod(form.shape) * self._itemsize, spans, parts)
+        return math.prod(form[0].shape) * self._itemsize, wanted.regions(form[1])
 
-    def _fetched(self, window: _ComingWindow) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
-        """Return chunks, or only the blocks that are needed where these are a small part of all."""
-        engine, chunks = self._engine, window.chunks
+    def _fetched(
+        self, window: _ComingWindow, plan: Plan, known: bool
+    ) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
+        """Return chunks, or only the blocks that are needed where these are a small part of all.
+
+        `known` says whether all chunks are Blosc's.
+        """
+        engine, source = self._engine, window.source
         coords = [each.coords for each in window.group]
-        reader = engine.part_reader()
-        known = [chunk for chunk in chunks if chunk is not None]
-        few = sum(chunk.wanted for chunk in known) * _FEW < sum(chunk.nbytes for chunk in known)
-        if not few and len(known) == len(chunks):
-            return engine.fetch(coords, window.source.begin), []
-        if reader is None or not few:
+        wanted, every = plan.sizes()
+        few = wanted * _FEW < every
+        chunks = engine.chunks
+        bare = known and not chunks.schema.chain.is_framed
+        if bare and wanted < every // 4 * 3 and fills_memory(chunks.store):
+            # Chunks without checksums: what is not needed is not read.
+            found = engine.fetch(coords, partial(source.parts, plan))
+            if not source.is_refused:
+                return [each.data if isinstance(each.data, Pieces) else each for each in found], []
+        if known and not few:
+            return engine.fetch(coords, source.whole), []
+        reader = engine.part_reader() if few else None
+        if reader is None:
             return engine.fetch(coords), []
-
-        def ask(places: Sequence[int], heads: Sequence[bytes]) -> list[Needed]:
-            asked = zip((chunks[place] for place in places), heads, strict=True)
-            return [None if chunk is None else chunk.needed(head) for chunk, head in asked]
-
-        return engine.fetch_parts(reader, coords, ask)
+        return engine.fetch_parts(reader, coords, plan.needed)
 
     def _settle(self, group: Sequence[_WantedItems], window: Window, wait: Statuses) -> None:
         """Wait for a window, and decode here what the device refused of it."""
@@ -478,30 +492,6 @@ class _DeviceReader:
             self._add_decoded(builder, number, group[number], chunk)
         self._device.submit(builder.build(), self._result)()
 
-    def _add_stored(
-        self,
-        builder: WindowBuilder,
-        number: int,
-        coords: Coords,
-        chunk: "_ChunkPart | None",
-        fetched: Fetched | Pieces,
-    ) -> bool:
-        """Add a Blosc chunk as it is stored; False where that cannot be."""
-        if chunk is None:
-            return False
-        if isinstance(fetched, Pieces):
-            stored: Buffer | ChunkPieces | None = ChunkPieces(*fetched)
-        else:
-            stored = self._engine.blosc_bytes(coords, fetched)
-        if stored is None:
-            return False
-        staged = builder.add_chunk(number, stored, chunk.nbytes, chunk.spans)
-        if staged is None:
-            return False
-        for source, target in chunk.parts:
-            self._add_box(builder, staged, 0, source, target)
-        return True
-
     def _add_decoded(
         self, builder: WindowBuilder, number: int, wanted: _WantedItems, chunk: NDArray[Any] | None
     ) -> None:
@@ -510,16 +500,16 @@ class _DeviceReader:
             self.absent = True
             staged = builder.add_plain(number, self._fill())
             for lengths, target in wanted.places():
-                self._add_box(builder, staged, 0, _Part.same(lengths), target)
+                self._add_box(builder, staged, 0, _same(lengths), target)
             return
         items = np.ascontiguousarray(wanted.take(chunk))
         staged, start = builder.add_plain(number, items.reshape(-1).view(np.uint8).data), 0
         for lengths, target in wanted.places():
-            self._add_box(builder, staged, start, _Part.packed(lengths, self._itemsize), target)
+            self._add_box(builder, staged, start, _packed(lengths, self._itemsize), target)
             start += math.prod(lengths) * self._itemsize
 
     def _add_box(
-        self, builder: WindowBuilder, staged: Staged, start: int, source: _Part, target: _Part
+        self, builder: WindowBuilder, staged: Staged, start: int, source: Part, target: Part
     ) -> None:
         """Add items that begin at byte `start` of a decoded chunk, or behind it."""
         axes = [
@@ -558,10 +548,10 @@ class _BoxReader(_DeviceReader):
             engine.refuse_missing(selection)
 
     def _wanted(self, row: Row) -> _WantedItems:
-        def parts(strides: Sequence[int]) -> list[tuple[_Part, _Part]]:
-            return [(_source_part(row, strides), _target_part(row, self._strides))]
+        def regions(strides: Sequence[int]) -> list[Region]:
+            return [_region(row, strides, self._strides)]
 
-        return _WantedItems(row.coords, row.take, parts)
+        return _WantedItems(row.coords, row.take, regions)
 
 
 class _RunReader(_DeviceReader):
@@ -584,16 +574,13 @@ class _RunReader(_DeviceReader):
         def take(chunk: NDArray[Any]) -> NDArray[Any]:
             return np.concatenate([chunk[source] for source, _ in pairs])
 
-        def parts(strides: Sequence[int]) -> list[tuple[_Part, _Part]]:
+        def regions(strides: Sequence[int]) -> list[Region]:
             return [
-                (
-                    _Part.of([source], [_length(source)], strides),
-                    _Part.of([target], [_length(target)], [self._itemsize]),
-                )
+                Region((source,), strides, (target,), [self._itemsize], [_length(source)])
                 for source, target in pairs
             ]
 
-        return _WantedItems((number,), take, parts)
+        return _WantedItems((number,), take, regions)
 
 
 def _length(index: flat.Index) -> int:

@@ -10,6 +10,7 @@ knows no particular store, format or codec.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -117,7 +118,9 @@ HANDED_OVER: Final = "in one call: the store hands over the chunks"
 READ_BY_KERNEL: Final = "in one call: the kernel reads the files"
 """How the native kernel reads a selection, as an explanation says it."""
 
-Read: TypeAlias = Callable[[Store, Sequence[Extent]], Sequence[bytes | memoryview | None]]
+Read: TypeAlias = Callable[
+    [Store, Sequence[Extent], Sequence[int]], "Sequence[bytes | memoryview | Pieces | None]"
+]
 """Reads extents as `Store.read` does; the bytes may be memory of the caller."""
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
@@ -1304,26 +1307,35 @@ class Engine:
         """Yield chunks, which may be read-only; None where every item is the fill value."""
         return self.decoded(coords, self.fetch(coords))
 
-    def blosc_form(self, coords: Coords) -> "BloscForm | None":
-        """Return the form of a chunk where chunks are Blosc's; None where they are not."""
+    def blosc_form(self, shape: tuple[int, ...]) -> "BloscForm | None":
+        """Return the form of chunks of a shape where these are Blosc's; None where they are not."""
         schema = self._before.schema
-        spec = schema.spec(coords)
-        coding = schema.chain.native_coding(spec)
+        coding = schema.chain.native_coding(ChunkSpec(shape, schema.dtype, schema.fill))
         if coding is None or coding.kind not in ("blosc", "blosc2"):
             return None
-        return BloscForm(spec.shape, coding.axes)
+        return BloscForm(shape, coding.axes)
 
-    def blosc_bytes(self, coords: Coords, fetched: "Fetched") -> Buffer | None:
-        """Return a fetched chunk of an array of Blosc as Blosc has it, its checksum compared.
+    def blosc_bytes(
+        self, coords: Sequence[Coords], fetched: "Sequence[Fetched]", executor: Executor
+    ) -> list[Buffer | None]:
+        """Return fetched chunks of an array of Blosc as Blosc has them, their checksums compared.
 
-        None where the chunk is not stored, or has another size.
+        None for a chunk that is not stored, or has another size. The first error is raised.
         """
         schema = self._before.schema
-        if not isinstance(fetched.data, bytes | memoryview):
-            return None
-        with ChunkContext(self.chunks, coords, fetched.location):
-            bare = schema.chain.unframed(fetched.data, schema.spec(coords))
-        return None if bare is None else bare.data
+
+        def bare(place: Coords, each: Fetched) -> Buffer | None:
+            if not isinstance(each.data, bytes | memoryview):
+                return None
+            with ChunkContext(self.chunks, place, each.location):
+                found = schema.chain.unframed(each.data, schema.spec(place))
+            return None if found is None else found.data
+
+        if schema.chain.is_framed:
+            return list(executor.map(bare, coords, fetched))
+        return [
+            each.data if isinstance(each.data, bytes | memoryview) else None for each in fetched
+        ]
 
     def part_reader(self) -> PartReader | None:
         """Return what reads parts of Blosc chunks; None where chunks are read as a whole."""
@@ -1393,7 +1405,8 @@ class Engine:
     def fetch(self, coords: Sequence[Coords], read: "Read | None" = None) -> list["Fetched"]:
         """Return the location of each chunk in the committed state, with its bytes or array.
 
-        `read` reads the bytes in place of the store.
+        `read` reads the bytes in place of the store; it also gets the places of the chunks, and may
+        return pieces.
         """
         chunks = self._before
         counts = chunks.schema.grid.counts
@@ -1415,7 +1428,10 @@ class Engine:
                 if cached is None:
                     wanted.append((n, location, identity))
         extents = [extent for _, extent, _ in wanted]
-        data = chunks.store.read(extents) if read is None else read(chunks.store, extents)
+        if read is None:
+            data: Sequence[bytes | memoryview | Pieces | None] = chunks.store.read(extents)
+        else:
+            data = read(chunks.store, extents, [n for n, _, _ in wanted])
         for (n, extent, identity), each in zip(wanted, data, strict=True):
             found[n] = Fetched(extent, each, identity)
         if manifested(chunks) is not None:
@@ -1449,6 +1465,7 @@ class Engine:
             raise CorruptionError("the chunk is missing")
         if data is None or isinstance(data, np.ndarray):
             return data
+        assert not isinstance(data, Pieces), "only a device decodes pieces"
         limit = self.options.limits.chunk_bytes
         chunk = kernel.decode(data, schema, schema.spec(coords), limit)
         if self._cache is not None and identity is not None:
@@ -1492,7 +1509,7 @@ class Fetched(NamedTuple):
     """The location of a chunk, its bytes or the decoded chunk, and the identity of the bytes."""
 
     location: Location
-    data: bytes | memoryview | NDArray[Any] | None
+    data: "bytes | memoryview | Pieces | NDArray[Any] | None"
     identity: Hashable = None
     lost: bool = False
     """Whether it is not stored although the manifest of the array names it."""
@@ -1502,7 +1519,7 @@ class Pieces(NamedTuple):
     """The size of a chunk, and pieces of it with the places of their first bytes."""
 
     size: int
-    pieces: list[tuple[int, bytes]]
+    pieces: Sequence[tuple[int, bytes | memoryview]]
 
 
 class BloscForm(NamedTuple):

@@ -219,6 +219,14 @@ class CudaDevice:
         counted = (blocks, np.uint64(len(window.blocks)))
         sized = (result, np.uint64(result.nbytes))
         if streams:
+            kernels.get_function("find_streams")(
+                _grid(len(window.blocks), _THREADS),
+                (_THREADS,),
+                (
+                    *(*counted, stored, input_size, room, np.uint64(result.nbytes)),
+                    *(planes, statuses, np.uint64(streams)),
+                ),
+            )
             kernels.get_function("decode_streams")(
                 _grid(streams, _THREADS // _LANES, self._decoders),
                 (_THREADS,),

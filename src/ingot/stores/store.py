@@ -547,21 +547,32 @@ class FileBackedStore(Protocol):
         ...
 
 
+Part: TypeAlias = tuple[int, int, int]
+"""A part of a value: the number of the value, and where the part begins and ends."""
+
+
 class ValuesToRead(Protocol):
     """Values that are open, to be read into memory of the caller."""
 
     sizes: list[int | None]
     """The size of each value; None for a key that is absent."""
 
-    def begin_reading(self, memory: memoryview, executor: "Executor") -> None:
-        """Begin to read all values, one behind the other, into memory that has room for them.
+    def begin_reading(
+        self, memory: memoryview, parts: "Sequence[Part]", executor: "Executor", threads: int
+    ) -> None:
+        """Begin to read parts, one behind the other, into memory that has room for them.
 
-        The values stay open until that has ended, even where nothing waits for it.
+        The executor runs what Python does of it, `threads` are for all else. The values stay open
+        until it has ended, even where nothing waits for it.
         """
         ...
 
+    def read_parts(self, memory: memoryview, parts: "Sequence[Part]", threads: int) -> None:
+        """Do the same, and return when it is done."""
+        ...
+
     def finish_reading(self) -> None:
-        """Wait until all values are read; raise the error of the first one that cannot be."""
+        """Wait until all parts are read; raise the error of the first one that cannot be."""
         ...
 
 
@@ -573,11 +584,16 @@ class MemoryFillingStore(Protocol):
         ...
 
 
+def fills_memory(store: Store) -> bool:
+    """Return whether a store may be able to read values into memory of the caller."""
+    return hasattr(store, "open_values")
+
+
 def opened_values(
     store: Store, extents: Sequence[Extent]
 ) -> AbstractContextManager[ValuesToRead] | None:
     """Return the values of extents, open to be read into memory; None where a store has no such."""
-    if not hasattr(store, "open_values"):
+    if not fills_memory(store):
         return None
     return cast(MemoryFillingStore, store).open_values(extents)
 

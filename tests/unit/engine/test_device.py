@@ -1,5 +1,6 @@
 """Reading onto a device: errors, absent chunks, options, and chunks that the device refuses."""
 
+import gc
 import importlib.util
 import os
 import time
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot import Limits, Options, blosc
+from ingot import Limits, Options, blosc, native
 from ingot.codecs.codec import Stage, parse_spelling, parse_stage
 from ingot.engine.device import device_dtype
 from ingot.errors import ArgumentError, CorruptionError, DamageWarning, IngotError, UnsupportedError
@@ -19,6 +20,7 @@ from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
 from ingot.testing.counting import CountingStore
 from tests.host_device import HostDevice, needs_compiler
+from tests.kernels import needs_native
 from tests.property.test_device_reads import same_items
 from tests.storage import content, put
 
@@ -390,10 +392,15 @@ def test_a_file_that_shrinks_while_it_is_read_is_damaged(
         ingot.open(tmp_path / "a", options=Options(missing="error")).read(device=HostDevice())
 
 
-def test_ctrl_c_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("natively", [False, pytest.param(True, marks=needs_native)])
+def test_ctrl_c_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, natively: bool
+) -> None:
     """The next window is being read when it comes: threads and files of both end with the read."""
     reading: list[bool] = []
-    read = os.preadv
+    read, read_natively = os.preadv, native.read_ranges()
+    if natively and read_natively is None:
+        pytest.skip("the twin runs")
 
     def slow(descriptor: int, parts: list[memoryview], offset: int) -> int:
         reading.append(True)
@@ -402,14 +409,26 @@ def test_ctrl_c_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         reading.pop()
         return count
 
+    def slow_natively(ranges: Any, memory: memoryview, threads: int) -> Any:
+        assert read_natively is not None
+        reading.append(True)
+        time.sleep(0.05)
+        failed = read_natively(ranges, memory, threads)
+        reading.pop()
+        return failed
+
     def interrupted(self, window, result):  # type: ignore[no-untyped-def]
         raise KeyboardInterrupt
 
     ingot.array(LARGE, tmp_path / "a", chunks=(100, 1000), format="zarr2")
     array = ingot.open(tmp_path / "a", options=Options(limits=Limits(device_window_bytes=1)))
     device = HostDevice()
+    monkeypatch.setattr("ingot.engine.device._SOON", 0)
     monkeypatch.setattr(os, "preadv", slow)
+    monkeypatch.setattr(native, "read_ranges", lambda: slow_natively if natively else None)
     monkeypatch.setattr(HostDevice, "submit", interrupted)
+    # What other tests have left open is not to be closed in between.
+    gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(KeyboardInterrupt) as caught:
         array.read(device=device)
@@ -417,3 +436,59 @@ def test_ctrl_c_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert caught.tb is not None
     assert not reading
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_parts_of_files_are_read_into_memory_of_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of chunks without checksums only the blocks that are needed are read, in place."""
+    given: list[int] = []
+    staging = HostDevice.staging
+
+    def counted(self, nbytes):  # type: ignore[no-untyped-def]
+        given.append(nbytes)
+        return staging(self, nbytes)
+
+    monkeypatch.setattr(HostDevice, "staging", counted)
+    ingot.array(
+        LARGE,
+        tmp_path / "a",
+        chunks=(200, 1000),
+        codec=blocked("blosc:lz4:5:shuffle"),
+        format="zarr2",
+    )
+    array = ingot.open(tmp_path / "a")
+    for key in CROPS:
+        given.clear()
+        assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+        assert 0 < sum(given) < array.stored_bytes // 2
+    given.clear()
+    assert same_items(array.read(slice(10, 390), device=HostDevice()), LARGE[10:390])
+    assert sum(given) == array.stored_bytes
+
+
+@pytest.mark.parametrize("change", ["header", "starts", "cut", "longer", "block"])
+def test_damage_in_files_that_are_read_in_part(tmp_path: Path, change: str) -> None:
+    codec = blocked("blosc:lz4:5:shuffle")
+    ingot.array(LARGE, tmp_path / "a", chunks=(200, 1000), codec=codec, format="zarr2")
+    file = tmp_path / "a" / "0.0"
+    chunk = bytearray(file.read_bytes())
+    if change == "header":
+        chunk[4] ^= 1
+    elif change == "starts":
+        chunk[16 + 4 * 20] ^= 0x7F
+    elif change == "block":
+        chunk[blosc.inspect(bytes(chunk)).blocks[20].offset] ^= 0x7F
+    file.write_bytes(chunk[:-1] if change == "cut" else chunk + bytes(change == "longer"))
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[80:85])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(slice(80, 85), device=HostDevice())) == expected
+    assert same_items(array.read(slice(203, 205), device=HostDevice()), LARGE[203:205])
+
+
+@pytest.mark.parametrize("codec", ["none", "zlib:1"])
+def test_codecs_without_blosc(codec: str) -> None:
+    store = MemoryStore()
+    array = ingot.array(DATA, store, chunks=(10, 100), codec=codec, format="zarr2")
+    assert same_items(array.read((slice(3, 33), 5), device=HostDevice()), DATA[3:33, 5])

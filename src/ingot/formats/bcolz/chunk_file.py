@@ -149,6 +149,11 @@ class ChunkFileChain(CodecChain):
         out[...] = array
         return out
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether anything but a chunk of the codec is stored: a trailer."""
+        return True
+
     def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
         """Return the chunk of a chunk file, after checking head and trailer."""
         view = memoryview(data)

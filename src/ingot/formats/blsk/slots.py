@@ -70,6 +70,11 @@ class SlotChain(CodecChain):
                 )
         return CodecChain.decode(self, chunk, spec, out, limit=limit)
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether anything but a chunk of the codec is stored: a trailer."""
+        return True
+
     def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
         """Return the chunk of a slot, after checking its trailer."""
         chunk, behind = split(data)
