@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot import blosc, native
-from ingot.device.plan import Plan, Region, Stored, WindowPlan, make_plan
+from ingot.device.plan import Region, Stored, WantedChunks, WindowPlan, make_plan
 from ingot.device.window import ChunkPieces
 from tests.fuzz import fuzz_chunks
 from tests.kernels import needs_native
@@ -108,7 +108,11 @@ def stored_as(choose: random.Random, chunk: bytes, memory: NDArray[np.uint8], at
 
 
 def same_plans(
-    twin: Plan, made: Plan, memory: NDArray[np.uint8], stored: Sequence[Stored], threads: int
+    twin: WantedChunks,
+    made: WantedChunks,
+    memory: NDArray[np.uint8],
+    stored: Sequence[Stored],
+    threads: int,
 ) -> int:
     """Compare two plans; return how many chunks they take."""
     expected, refused = twin.build(memory, stored, threads)

@@ -27,7 +27,7 @@ from ingot.device.window import (
     needed_ranges,
 )
 
-__all__ = ["Needed", "Part", "Plan", "Region", "Steps", "WindowPlan", "make_plan"]
+__all__ = ["Needed", "Part", "Region", "Steps", "WantedChunks", "WindowPlan", "make_plan"]
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -135,7 +135,7 @@ class Region(NamedTuple):
         return Part.of(self.target, self.lengths, self.target_strides)
 
 
-class Plan(Protocol):
+class WantedChunks(Protocol):
     """What is wanted of the chunks of a window."""
 
     def sizes(self) -> tuple[int, int]:
@@ -152,7 +152,7 @@ class Plan(Protocol):
 
 def make_plan(
     itemsize: int, sizes: Sequence[int | None], regions: Sequence[Sequence[Region]]
-) -> Plan:
+) -> WantedChunks:
     """Return the plan for chunks of so many decoded bytes; None for one that is none of Blosc.
 
     >>> region = Region((slice(2, 5),), [4], (slice(0, 3),), [4], [3])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.device.device import Device
-from ingot.device.plan import Part, Plan, Region, Steps, make_plan
+from ingot.device.plan import Part, Region, Steps, WantedChunks, make_plan
 from ingot.device.window import BoxAxis, Buffer, ChunkPieces, Staged, Window, WindowBuilder
 from ingot.engine import flat, kernel, plan
 from ingot.engine.parts import Checked
@@ -211,7 +211,7 @@ class _StagedSource:
         return store.read(extents) if values is None else self._begin(values, {})
 
     def parts(
-        self, plan: Plan, store: Store, extents: Sequence[Extent], numbers: Sequence[int]
+        self, plan: WantedChunks, store: Store, extents: Sequence[Extent], numbers: Sequence[int]
     ) -> Sequence[bytes | memoryview | Pieces | None]:
         """Begin to read what a plan needs of extents, of which `numbers` are those in the plan.
 
@@ -302,7 +302,7 @@ class _ComingWindow:
     def __init__(self, source: _StagedSource) -> None:
         self.source = source
         self.group: list[_WantedItems] = []
-        self.plan: Plan | None = None
+        self.plan: WantedChunks | None = None
         self.fetched: Sequence[Fetched | Pieces] = ()
         self.checked: list[Checked] = []
         self.error: Exception | None = None
@@ -456,7 +456,7 @@ class _DeviceReader:
         return math.prod(form[0].shape) * self._itemsize, wanted.regions(form[1])
 
     def _fetched(
-        self, window: _ComingWindow, plan: Plan, known: bool
+        self, window: _ComingWindow, plan: WantedChunks, known: bool
     ) -> "tuple[Sequence[Fetched | Pieces], list[Checked]]":
         """Return chunks, or only the blocks that are needed where these are a small part of all.
 

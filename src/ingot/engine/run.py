@@ -10,13 +10,12 @@ knows no particular store, format or codec.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from operator import floordiv, mul
 from types import EllipsisType
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +80,9 @@ from ingot.stores.store import (
     check_writable,
 )
 from ingot.stores.versions import discard
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = [
     "HANDED_OVER",
@@ -1316,7 +1318,7 @@ class Engine:
         return BloscForm(shape, coding.axes)
 
     def blosc_bytes(
-        self, coords: Sequence[Coords], fetched: "Sequence[Fetched]", executor: Executor
+        self, coords: Sequence[Coords], fetched: "Sequence[Fetched]", executor: "Executor"
     ) -> list[Buffer | None]:
         """Return fetched chunks of an array of Blosc as Blosc has them, their checksums compared.
 
