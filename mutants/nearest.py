@@ -19,6 +19,7 @@ _ARRAYS = (
     "tests/unit/formats/bcolz/test_array.py",
     "tests/unit/formats/bcolz/test_format.py",
 )
+_DEVICE = ("tests/parity/test_device_plans.py", "tests/unit/engine/test_device.py")
 _KERNEL = ("tests/unit/test_native.py", "tests/unit/test_native_layout.py")
 _RUST = {
     "array": _ARRAYS,
@@ -51,7 +52,9 @@ _RUST = {
         "tests/unit/formats/test_trailer.py",
     ),
     "chunk": _CHUNKS,
+    "device": _DEVICE,
     "files": ("tests/unit/stores/local", "tests/unit/stores/test_versions.py"),
+    "files/ranges": ("tests/unit/stores/local/test_open_values.py", *_DEVICE[1:]),
     "files/verified": (
         "tests/unit/engine/test_flat.py",
         "tests/unit/engine/test_parts.py",
@@ -63,6 +66,8 @@ _RUST = {
     "pack": ("tests/unit/test_pack.py", "tests/unit/cli/test_pack.py"),
     "python": (*_KERNEL, "tests/unit/blosc", "tests/unit/engine"),
     "python/commit": (*_KERNEL, "tests/unit/stores/local"),
+    "python/device": _DEVICE,
+    "python/ranges": ("tests/unit/stores/local/test_open_values.py", *_DEVICE[1:]),
     "python/version_probe": (*_KERNEL, "tests/unit/stores/local"),
 }
 """The tests of Rust files and folders below native/src; the longest name applies."""

@@ -204,7 +204,7 @@ class CudaDevice:
         front, back = (cupy.empty(max(window.room, 1), np.uint8) for _ in range(2))
         planes = cupy.empty(max(streams, 1), np.uint64)
         # Behind the statuses of streams lie that of all boxes, and how many streams are begun.
-        return front, back, planes, cupy.zeros(streams + 2, np.uint32)
+        return front, back, planes, cupy.empty(streams + 2, np.uint32)
 
     def _launch(
         self, window: Window, parts: Sequence[Any], reserved: Sequence[Any], result: Any
