@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         [Sequence[tuple[int, int, int]], Buffer, int], tuple[int, int, int | None] | None
     ]
     Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
+    Box: TypeAlias = tuple["Layout", NDArray[Any], Sequence[int], Sequence[int]]
+    """An array, the values of a box of it, where the box starts, and its steps."""
     Changed: TypeAlias = tuple[int | None, tuple[int, bool, bool] | None]
     """The new version; or a system error, whether a sync failed, whether readers see the change."""
 
@@ -533,11 +535,8 @@ class NativeDataset(Protocol):
 
     def change(
         self,
-        layout: Layout,
-        values: "NDArray[Any]",
-        starts: "Sequence[int]",
-        steps: "Sequence[int]",
-        document: tuple[str, bytes] | None,
+        boxes: "Sequence[Box]",
+        published: "Sequence[tuple[str, bytes]]",
         transaction: str,
         documents: NativeDocuments,
         version: int,
@@ -545,11 +544,12 @@ class NativeDataset(Protocol):
         devices: "Sequence[int]",
         sync: bool,
     ) -> "Changed | None":
-        """Assign values to a box of an array whose chunks are files, as one commit.
+        """Assign values to boxes of arrays whose chunks are files, as one commit.
 
-        The box lies in one chunk, or is an append of one or two: then `document` is the key and the
-        new value of the document that makes readers see them. `transaction` is a part of staged
-        names, the state is that of `version`, `documents` are what the dataset must still hold.
+        There is one box in one chunk, or each one is an append of one chunk or two: then
+        `published` are the keys and new values of the documents that make readers see them.
+        `transaction` is a part of staged names, 16 hexadecimal digits. The state is that of
+        `version`, `documents` are what the dataset must still hold.
         `holder` is recorded in the lock file, if that lies on one of `devices`. None where anything
         is unusual; then nothing has changed.
         """

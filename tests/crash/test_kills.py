@@ -232,3 +232,40 @@ def test_kills_of_a_writer_of_one_chunk(
     LocalStore(tmp_path, writable=True).recover()
     assert _left_over(tmp_path) == []
     assert ingot.open(tmp_path)[...].tolist() == _little(last)
+
+
+# Rows of tables -----------------------------------------------------------------------------------
+
+
+def _rows(first: int, count: int) -> dict[str, np.ndarray]:
+    numbers = np.arange(first, first + count)
+    return {"n": numbers, "half": numbers / 2, "text": numbers.astype("S6")}
+
+
+def _add_rows_for_ever(folder: Path, acknowledged: int, first: int) -> None:
+    table = ingot.open(folder, "r+", options=ingot.Options(durability="process"))
+    count = len(table)
+    for number in range(first, first + 1_000_000):
+        table.append(_rows(count, 1 + number % 3))
+        count += 1 + number % 3
+        os.write(acknowledged, b"%12d " % count)
+
+
+def test_kills_of_a_writer_that_adds_rows(tmp_path: Path) -> None:
+    """The journal that the kernel writes is applied by the next writer, and read until then."""
+    chance, kills = random.Random(6), KILLS // 2
+    ingot.table(_rows(0, 3), tmp_path, chunks=64, format="bcolz")
+    last = 3
+    for number in range(kills):
+        said = kill_one(
+            lambda pipe, first=number: _add_rows_for_ever(tmp_path, pipe, first), chance
+        )
+        found = ingot.open(tmp_path).read()
+        count = len(found["n"])
+        assert max(last, said) <= count <= max(last, said) + 3
+        for name, values in _rows(0, count).items():
+            assert found[name].tolist() == values.tolist(), name
+        last = count
+    assert last > kills // 4
+    LocalStore(tmp_path, writable=True).recover()
+    assert _left_over(tmp_path) == []

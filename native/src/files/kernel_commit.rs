@@ -139,6 +139,20 @@ impl KernelTurn<'_> {
         Ok((published, version))
     }
 
+    /// Apply the journal that has just got its name by `apply`, and settle the state; return the new version.
+    /// Where that fails, the next writer applies the journal.
+    pub fn apply_journal(&self, apply: impl FnOnce() -> Result<(), Errno>) -> Result<u64, Failed> {
+        let applied = || {
+            // Readers of the old state learn of the new one before anything is gone that they need.
+            self.turn.advance(1)?;
+            apply()?;
+            let version = self.turn.advance(2)?;
+            self.turn.mark(self.mark)?;
+            Ok(version)
+        };
+        applied().map_err(Failed::late)
+    }
+
     /// The folders that need no sync for their names to last.
     pub fn durable(&self, dataset: &Dataset<'_>) -> Folders {
         Folders { known: dataset.durable.of(self.turn.left.sequence), changed: Vec::new() }

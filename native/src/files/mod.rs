@@ -7,6 +7,7 @@ pub mod commit;
 pub mod documents;
 pub mod extent;
 pub mod identity;
+pub mod journal;
 pub mod kernel_commit;
 pub mod new_value;
 pub mod ranges;

@@ -47,6 +47,29 @@ pub fn stage<'a>(
     spare: Option<&'a str>,
     bytes: &[u8],
 ) -> Option<NewValue<'a>> {
+    stage_like(root, key, transaction, spare, None, bytes)
+}
+
+/// Write the value of a new key, which gets the rights of the file that `like` replaces.
+pub fn stage_new<'a>(
+    root: &Root<impl AsFd>,
+    key: &'a str,
+    transaction: &str,
+    spare: Option<&'a str>,
+    like: &NewValue<'_>,
+    bytes: &[u8],
+) -> Option<NewValue<'a>> {
+    stage_like(root, key, transaction, spare, like.old.as_ref(), bytes)
+}
+
+fn stage_like<'a>(
+    root: &Root<impl AsFd>,
+    key: &'a str,
+    transaction: &str,
+    spare: Option<&'a str>,
+    like: Option<&Stat>,
+    bytes: &[u8],
+) -> Option<NewValue<'a>> {
     let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
     let place = root.open_folder(if folder.is_empty() { "." } else { folder }).ok()?;
     let old = match statat(&place, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -54,7 +77,7 @@ pub fn stage<'a>(
         Err(Errno::NOENT) => None,
         _ => return None,
     };
-    let kept = spare.zip(old.as_ref()).and_then(|(spare, old)| open_spare(root.folder(), spare, old));
+    let kept = spare.zip(old.as_ref().or(like)).and_then(|(spare, old)| open_spare(root.folder(), spare, old));
     let in_spare = kept.is_some();
     let (file, staged) = match (kept, spare) {
         (Some(file), Some(spare)) => (file, spare.to_owned()),
@@ -123,6 +146,12 @@ impl NewValue<'_> {
             Some(spare) if keep && renameat(source, staged, root, spare).is_ok() => Ok(()),
             _ => unlinkat(source, staged, AtFlags::empty()),
         }
+    }
+
+    /// Remove the key again, and keep its file as the spare one.
+    pub fn withdraw(&mut self, root: &Root<impl AsFd>) -> Result<()> {
+        let kept = self.spare.is_some_and(|spare| renameat(&self.place, self.name, root.folder(), spare).is_ok());
+        if kept { Ok(()) } else { unlinkat(&self.place, self.name, AtFlags::empty()) }
     }
 
     /// Whether readers of the key see the value.
@@ -290,6 +319,30 @@ mod tests {
         folder.put("c/0", Some(SPARE_NAME), b"333");
         assert_ne!(fs::metadata(folder.0.join("c/0")).unwrap().mode() & 0o777, 0o600);
         assert_eq!(folder.read(SPARE_NAME), b"two");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_file_of_a_key_that_goes_takes_the_next_value() {
+        let folder = Folder::new("withdrawn");
+        folder.put("c/0", None, b"one");
+        let root = folder.root();
+        let like = stage(&root, "c/0", "1", None, b"two").unwrap();
+        let mut first = None;
+        for bytes in [&b"some"[..], b"other bytes"] {
+            let mut value = stage_new(&root, "j", "1", Some(SPARE_NAME), &like, bytes).unwrap();
+            value.close().unwrap();
+            value.publish(&root).unwrap();
+            assert_eq!(folder.read("j"), bytes);
+            let found = inode(&folder.0.join("j"));
+            assert_eq!(*first.get_or_insert(found), found);
+            value.withdraw(&root).unwrap();
+            assert_eq!(folder.names(""), [SPARE_NAME, "c"]);
+        }
+        let mut value = stage_new(&root, "j", "2", None, &like, b"x").unwrap();
+        value.publish(&root).unwrap();
+        value.withdraw(&root).unwrap();
+        assert_eq!(folder.names(""), [SPARE_NAME, "c"]);
     }
 
     #[test]

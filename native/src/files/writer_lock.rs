@@ -116,7 +116,12 @@ impl Turn {
 
     /// Give the state a new version number, and return it.
     pub fn end_switch(&self) -> Result<u64> {
-        let next = (self.left.sequence + 1) % SWITCHING;
+        self.advance(1)
+    }
+
+    /// Give the state the version number that follows the one that was found by `steps`, and return it.
+    pub fn advance(&self, steps: u64) -> Result<u64> {
+        let next = (self.left.sequence + steps) % SWITCHING;
         write_all(&self.lock, SEQUENCE_AT, &next.to_le_bytes())?;
         Ok(next)
     }
@@ -213,6 +218,9 @@ mod tests {
         turn.begin_switch().unwrap();
         assert_eq!(std::fs::read(path.join(".lock")).unwrap()[8..16], (SWITCHING | 7).to_le_bytes());
         assert_eq!(turn.end_switch().unwrap(), 8);
+        assert_eq!(turn.advance(2).unwrap(), 9);
+        assert_eq!(std::fs::read(path.join(".lock")).unwrap()[8..16], 9u64.to_le_bytes());
+        assert_eq!(turn.advance(1).unwrap(), 8);
         turn.mark(2).unwrap();
         let copy = turn.lock.try_clone().unwrap();
         turn.release();

@@ -6,14 +6,19 @@ use super::layout::PyLayout;
 use super::version_probe::PyDocuments;
 use crate::array::chunk_commit::{self, Change};
 use crate::array::selection::Selection;
+use crate::error::Outcome;
 use crate::files::kernel_commit::{Dataset, Durable, Expected, Failed};
 use crate::files::writer_lock::Record;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 use std::path::PathBuf;
 
 /// The new version, or the error, whether a sync failed, and whether readers see the change.
 pub type PyChanged = (Option<u64>, Option<(i32, bool, bool)>);
+
+/// A layout, values, where they start, and steps.
+type PyBox<'py> = (Bound<'py, PyLayout>, Bound<'py, PyAny>, Vec<usize>, Vec<isize>);
 
 /// A dataset in a folder: its lock file and its journal, and what the lock file holds.
 ///
@@ -44,11 +49,11 @@ impl PyDataset {
         Self { path, names, magic, system, locks, states, durable: Durable::default() }
     }
 
-    /// Assign values to the box of an array whose chunks are files that starts at `starts` and goes on by
-    /// `steps`, as one commit.
+    /// Assign values to boxes of arrays whose chunks are files, as one commit. Each box is that of a layout, with
+    /// its values, where it starts, and the steps by which it goes on.
     ///
-    /// The box lies in one chunk, or is an append: then `document` is the key and the new value of the document
-    /// that makes readers see it, and it touches one chunk or two. `transaction` is a part of staged names.
+    /// There is one box in one chunk, or an append: then `published` are the keys and new values of the documents
+    /// that make readers see it, and a box touches one chunk or two. `transaction` is a part of staged names.
     /// `None` where anything is unusual: another writer is at work, or has committed since `version`; the
     /// documents are not as they are known; a chunk cannot be read, or holds nothing but the fill value
     /// afterwards; a folder has to be made. Then nothing has changed.
@@ -56,11 +61,8 @@ impl PyDataset {
     fn change(
         &self,
         py: Python<'_>,
-        layout: &PyLayout,
-        values: &Bound<'_, PyAny>,
-        starts: Vec<usize>,
-        steps: Vec<isize>,
-        document: Option<(&str, &[u8])>,
+        boxes: Vec<PyBox<'_>>,
+        published: Vec<(Bound<'_, PyString>, Bound<'_, PyBytes>)>,
         transaction: &str,
         documents: &PyDocuments,
         version: u64,
@@ -68,14 +70,26 @@ impl PyDataset {
         devices: Vec<u64>,
         sync: bool,
     ) -> PyResult<Option<PyChanged>> {
-        let buffer = PyUntypedBuffer::get(values)?;
-        let memory = buffers::readable(&buffer)?;
-        layout.check_itemsize(&buffer)?;
+        let mut held = Vec::with_capacity(boxes.len());
+        for (layout, values, starts, steps) in &boxes {
+            let buffer = PyUntypedBuffer::get(values)?;
+            layout.get().check_itemsize(&buffer)?;
+            held.push((&layout.get().0, buffer, starts, steps));
+        }
+        let mut given = Vec::with_capacity(boxes.len());
+        for (layout, buffer, starts, steps) in &held {
+            given.push((*layout, buffers::readable(buffer)?, *starts, *steps));
+        }
+        let documents_after =
+            published.iter().map(|(key, value)| Ok((key.to_str()?, value.as_bytes()))).collect::<PyResult<Vec<_>>>()?;
         let expected = Expected { documents: &documents.0, version, sync };
         let record = self.record(holder, &devices);
         let changed = detached(py, |kept, _| {
-            let selection = Selection::new(&layout.0, &starts, &steps, &[], memory)?;
-            let change = Change { selection: &selection, document, transaction };
+            let selections = given
+                .into_iter()
+                .map(|(layout, memory, starts, steps)| Selection::new(layout, starts, steps, &[], memory))
+                .collect::<Outcome<Vec<_>>>()?;
+            let change = Change { selections: &selections, documents: &documents_after, transaction };
             Ok(chunk_commit::change(&self.of(&record), &expected, &change, &mut kept.workspace))
         })?;
         Ok(changed.map(handed))

@@ -454,6 +454,9 @@ class Table(Dataset[TableState]):
         layout = view.layout_of(state)
         given = flattened(columns_of(rows, tuple(layout)))
         columns = fitted_rows(given, layout, nan_as_null=nan_as_null)
+        natively = table_state.rows_change(state, columns)
+        if natively is not None and handle.switch(state, *natively):
+            return
         with handle.writing() as turn:
             if turn.value is not state and (now := view.layout_of(turn.value)) != layout:
                 columns = fitted_rows(given, now, nan_as_null=nan_as_null)

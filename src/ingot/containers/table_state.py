@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
-from ingot.engine import changes, ragged
+from ingot.engine import changes, kernel_commit, ragged
+from ingot.engine.kernel_commit import RowsChange
 from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedChange, RaggedEngine
 from ingot.engine.run import Engine
@@ -75,6 +76,7 @@ __all__ = [
     "reopened_map",
     "resized",
     "retyped",
+    "rows_change",
     "separated",
     "table_handle",
     "with_column",
@@ -93,6 +95,7 @@ _EXPANSION: Final = 4
 Leaf: TypeAlias = ArrayNode | RaggedNode
 ColumnEngine: TypeAlias = Engine | RaggedEngine
 ColumnChange: TypeAlias = changes.ArrayChange | RaggedChange
+_Growth: TypeAlias = tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]
 
 StoredValues: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
 """The values of a stored column: an array, perhaps with nulls, or variable-length items."""
@@ -388,10 +391,35 @@ def nested_handle(
 
 def appended(state: TableState, columns: Mapping[str, StoredValues]) -> TableChange:
     """Return the change that adds rows at the end; all columns are given, of one length."""
+    growths, steps = _growths(state, columns)
+    return _joined(state, steps, lambda: _changed(growths, changes.grown_together))
+
+
+def rows_change(
+    state: TableState, columns: Mapping[str, ColumnValues]
+) -> tuple[RowsChange, Callable[[], TableState]] | None:
+    """Return the rows at the end that the kernel adds by itself, and what gives the state after it.
+
+    None where it cannot: `appended` is the change then.
+    """
+    stored, notes = separated(state, columns)
+    if notes != state.notes or lacking_nulls(state, stored):
+        return None
+    growths, steps = _growths(state, stored)
+    change = None if steps else kernel_commit.growth_together(growths, state.table.joined)
+    if change is None:
+        return None
+    return change, lambda: state.following(change.following())
+
+
+def _growths(
+    state: TableState, columns: Mapping[str, StoredValues]
+) -> tuple[dict[str, _Growth], list[tuple[str, Callable[[Any], ColumnChange]]]]:
+    """Return what arrays get at their ends, which can be stored together, and other steps."""
     old = state.rows
     columns = _stored_values(state, columns)
     steps: list[tuple[str, Callable[[Any], ColumnChange]]] = []
-    growths: dict[str, tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]] = {}
+    growths: dict[str, _Growth] = {}
     # Most columns have one item in a row, so that the same selection serves them all.
     selections: dict[tuple[int, ...], Selection] = {}
     for name, values in columns.items():
@@ -409,7 +437,7 @@ def appended(state: TableState, columns: Mapping[str, StoredValues]) -> TableCha
         else:
             growth = partial(changes.grown, shape=shape, selection=selection, values=values)
             steps.append((name, growth))
-    return _joined(state, steps, lambda: _changed(growths, changes.grown_together))
+    return growths, steps
 
 
 def _appended_items(engine: RaggedEngine, values: StoredValues) -> ColumnChange:

@@ -869,7 +869,12 @@ def check_range(
         )
 
 
-SPARES: Final = frozenset({".g-spare-chunk", ".g-spare-document"})
+SPARES: Final = frozenset(
+    (
+        *(f".g-spare-{kind}{n or ''}" for kind in ("chunk", "document") for n in range(8)),
+        ".g-spare-journal",
+    )
+)
 """The staged names, in the folder of a dataset, of files into which the kernel writes values.
 
 Their bytes mean nothing, and they stay when a writer ends.
