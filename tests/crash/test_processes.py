@@ -11,6 +11,7 @@ import pytest
 
 import ingot
 from ingot.errors import LockedError
+from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import Commit, Extent, LocalStore, Put, Store, read_state
 from ingot.stores.local import lock
 from ingot.testing import Disk
@@ -167,6 +168,63 @@ def test_four_writers_and_four_readers_of_one_array(
         written = entries[entries % WRITERS == writer] // WRITERS
         assert written.tolist() == list(range(1, counts[writer] + 1))
     assert len(entries) == sum(counts)
+
+
+def _rows(first: int, count: int) -> dict[str, np.ndarray]:
+    numbers = np.arange(first, first + count)
+    return {"n": numbers, "half": numbers / 2, "text": numbers.astype("S6")}
+
+
+@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(30.0, marks=pytest.mark.slow)])
+def test_readers_beside_writers_that_patch(
+    tmp_path: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots of a file, a single file, and the rows of a table change all the time."""
+    # Short files grow in place, as long ones do.
+    monkeypatch.setattr(bloscpack_array, "_SMALLEST_IN_PLACE", 0)
+    paths = {name: tmp_path / name for name in ("slots.blsk", "file.blp", "table.bcolz")}
+    arrays, table = list(paths.values())[:2], paths["table.bcolz"]
+    for path in arrays:
+        ingot.array(np.zeros(24, "u8"), path, chunks=4, codec="none")
+    ingot.table(_rows(0, 3), table, chunks=64)
+    until = time.monotonic() + seconds
+
+    def patch(path: Path) -> None:
+        array, number = ingot.open(path, "r+", options=PROCESS), 0
+        while time.monotonic() < until:
+            number += 1
+            array[1:23] = number
+
+    def add() -> None:
+        rows = ingot.open(table, "r+", options=PROCESS)
+        while time.monotonic() < until:
+            rows.append(_rows(len(rows), 1 + len(rows) % 3))
+            if len(rows) > 5000:
+                rows.resize(3)
+
+    def read(path: Path) -> None:
+        array, last, seen = ingot.open(path), 0, set()
+        while time.monotonic() < until:
+            first, *items, behind = array[...].tolist()
+            assert (first, behind, len(set(items))) == (0, 0, 1)
+            assert items[0] >= last
+            last = items[0]
+            seen.add(last)
+        assert seen
+
+    def read_rows() -> None:
+        rows, seen = ingot.open(table), set()
+        while time.monotonic() < until:
+            found = rows.read()
+            expected = _rows(0, len(found["n"]))
+            for name, values in expected.items():
+                assert found[name].tolist() == values.tolist()
+            seen.add(len(found["n"]))
+        assert seen
+
+    writers = [*(lambda path=path: patch(path) for path in arrays), add]
+    readers = [*(lambda path=path: read(path) for path in arrays), read_rows]
+    assert _run(*writers, *readers) == [0] * 6
 
 
 def test_whole_chunks_are_encoded_while_another_writes(tmp_path: Path) -> None:
