@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     ]
     FileRange: TypeAlias = tuple["OpenFile", int, int]
     HeldChunk: TypeAlias = (
-        Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | FileRange | None
+        Buffer
+        | tuple[bytes]
+        | tuple[bytes, int]
+        | tuple[int, list[tuple[int, bytes]]]
+        | FileRange
+        | None
     )
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]

@@ -71,7 +71,7 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
     let expected = memory.len();
     let mut region = Region::new(&axes(layout, shape, expected)?, grid.itemsize, 0, memory)?;
     let extent = match stored {
-        HeldChunk::Stored(bytes) => Extent::held("", bytes),
+        HeldChunk::Stored(bytes) | HeldChunk::Numbered(bytes, _) => Extent::held("", bytes),
         HeldChunk::File(extent) => extent,
         HeldChunk::Pieces(..) => return Err(Error::new(Kind::Argument, "whole chunks do not come in pieces")),
         HeldChunk::Absent if coding.framed => return corrupt!("the chunk is missing"),

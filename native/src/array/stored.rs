@@ -6,6 +6,7 @@ use crate::array::grid::Grid;
 use crate::array::layout::Layout;
 use crate::array::super_chunks::OpenFiles;
 use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::files::identity::Identity;
 use crate::files::{Extent, Root};
 use std::collections::HashMap;
 
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 #[derive(Clone)]
 pub enum HeldChunk<'a> {
     Stored(&'a [u8]),
+    /// The same bytes as ever under this number, or others under another one.
+    Numbered(&'a [u8], u64),
     Absent,
     /// No bytes at all: every item is this one.
     Constant(&'a [u8]),
@@ -82,8 +85,13 @@ impl<'a> Stored<'a> {
             Self::Table(table, root) => return find(table, root, grid, grid.number(coords), key),
             Self::SuperChunks(files) => return files.chunk(grid, grid.number(coords), key),
             Self::Held(held) => {
-                return match held.get(&grid.number(coords)) {
+                let number = grid.number(coords);
+                return match held.get(&number) {
                     Some(HeldChunk::Stored(bytes)) => Ok(Chunk::Stored(Extent::held(key, bytes))),
+                    Some(HeldChunk::Numbered(bytes, state)) => {
+                        let identity = Some(Identity::of_memory(*state, number, bytes.len()));
+                        Ok(Chunk::Stored(Extent { identity, ..Extent::held(key, bytes) }))
+                    }
                     Some(HeldChunk::Pieces(length, pieces)) => Ok(Chunk::Stored(Extent::pieces(key, *length, pieces))),
                     Some(HeldChunk::File(extent)) => Ok(Chunk::Stored(Extent { key, ..extent.clone() })),
                     Some(HeldChunk::Absent) => Ok(Chunk::Absent),

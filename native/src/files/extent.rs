@@ -20,7 +20,7 @@ pub struct Extent<'a> {
     pub offset: u64,
     pub length: usize,
     /// The identity that the file had when it was opened; `None` when a further change could go
-    /// unnoticed, and for bytes in memory.
+    /// unnoticed, and for bytes in memory that have no number.
     pub identity: Option<Identity>,
 }
 

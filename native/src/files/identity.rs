@@ -33,6 +33,12 @@ impl Identity {
         .settled()
     }
 
+    /// Return the identity of bytes in memory, which the caller numbers: `state` is another number whenever the
+    /// bytes at `place` are others.
+    pub fn of_memory(state: u64, place: usize, size: usize) -> Self {
+        Self { device: u64::MAX, inode: place as u64, size: size as u64, modified: (state.cast_signed(), 0) }
+    }
+
     fn settled(self) -> Option<Self> {
         let since = Duration::new(self.modified.0.try_into().ok()?, self.modified.1.try_into().ok()?);
         let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since).ok()?;
@@ -45,6 +51,15 @@ mod tests {
     use super::*;
     use rustix::fs::fstat;
     use std::fs::{File, FileTimes};
+
+    #[test]
+    fn bytes_in_memory_are_others_in_another_state_and_at_another_place() {
+        let known = Identity::of_memory(3, 1, 20);
+        assert_eq!(known, Identity::of_memory(3, 1, 20));
+        for other in [Identity::of_memory(4, 1, 20), Identity::of_memory(3, 2, 20), Identity::of_memory(3, 1, 21)] {
+            assert_ne!(known, other);
+        }
+    }
 
     #[test]
     fn only_settled_files_have_an_identity() {

@@ -876,6 +876,7 @@ fn pack_places(py: Python<'_>, places: impl Iterator<Item = (usize, Option<Range
 /// What a call is handed of one chunk.
 enum HeldInput<'py> {
     Stored(Input<'py>),
+    Numbered(Input<'py>, u64),
     Absent,
     Constant(Vec<u8>),
     Pieces(usize, Vec<(usize, Input<'py>)>),
@@ -893,6 +894,9 @@ impl<'py> HeldInput<'py> {
                     let (file, start, length) = range.extract()?;
                     Ok(Self::File(file, start, length))
                 }
+                Ok(numbered) if numbered.len() == 2 && numbered.get_item(0)?.is_instance_of::<PyBytes>() => {
+                    Ok(Self::Numbered(Input::of(&numbered.get_item(0)?)?, numbered.get_item(1)?.extract()?))
+                }
                 Ok(parts) => {
                     let (length, pieces) = parts.extract::<(usize, Vec<(usize, Bound<'py, PyAny>)>)>()?;
                     let inputs = pieces.iter().map(|(start, bytes)| Ok((*start, Input::of(bytes)?)));
@@ -906,6 +910,7 @@ impl<'py> HeldInput<'py> {
     fn chunk(&self) -> HeldChunk<'_> {
         match self {
             Self::Stored(input) => HeldChunk::Stored(input.bytes()),
+            Self::Numbered(input, state) => HeldChunk::Numbered(input.bytes(), *state),
             Self::Absent => HeldChunk::Absent,
             Self::Constant(item) => HeldChunk::Constant(item),
             Self::Pieces(length, pieces) => {

@@ -23,7 +23,7 @@ from ingot.engine.parts import Ask, Checked, Needed, PartReader, constant, locat
 from ingot.formats.format import ChunkMap, Coords
 from ingot.grid import RectilinearAxis
 from ingot.options import Options
-from ingot.stores.store import ArrivingStore, Extent, Inline, read_or_locate
+from ingot.stores.store import ArrivingStore, Extent, Feature, Inline, Store, read_or_locate
 
 __all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
 
@@ -39,18 +39,37 @@ _CHUNK_BYTES: Final = 512
 _ENCODED_BYTES: Final = 16 << 20
 
 
-def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list["native.HeldChunk"]:
-    """Return what is stored of chunks, as the kernel takes it: one read of the store."""
-    if len(coords) == 1:
+def fetch(
+    chunks: ChunkMap, coords: Ints, *, threads: int, verify: str, numbered: bool = False
+) -> list["native.HeldChunk"]:
+    """Return what is stored of chunks, as the kernel takes it: one read of the store.
+
+    If `numbered`, the kernel compares the checksums of values in memory once.
+    """
+    if len(coords) == 1 and not numbered:
         return [_fetch_one(chunks, coords, threads=threads, verify=verify)]
     held, wanted = locate(chunks, coords)
     extents = [extent for _, extent in wanted]
-    found = read_or_locate(chunks.store, extents, threads=threads, verify=verify)
+    if numbered:
+        found = _numbered(chunks.store, extents)
+    else:
+        found = [*read_or_locate(chunks.store, extents, threads=threads, verify=verify)]
     if len(found) == len(held) and not any(data is None for data in found):
         return [*found]  # The usual case: every chunk is stored.
     for (number, extent), data in zip(wanted, found, strict=True):
         held[number] = settle(chunks, coords[number], extent, data)
     return held
+
+
+def _numbered(store: Store, extents: Sequence[Extent]) -> list["native.HeldChunk"]:
+    """Return values in memory, each with the number of the last change of its key."""
+    before = [store.identity(extent.key) for extent in extents]
+    found: list[native.HeldChunk] = []
+    for extent, data, number in zip(extents, store.read(extents), before, strict=True):
+        # Bytes that replaced others meanwhile must not have the number of these.
+        known = isinstance(number, int) and number > 0 and store.identity(extent.key) == number
+        found.append((data, cast(int, number)) if known and data is not None else data)
+    return found
 
 
 def _arriving(chunks: ChunkMap, coords: Ints) -> Iterator[list[tuple[int, "native.HeldChunk"]]]:
@@ -148,7 +167,17 @@ class HandedLayout:
     possible. `kernel` is the layout to which the bytes are handed.
     """
 
-    __slots__ = ("_before", "_encoded", "_fetch", "_grid", "_schema", "kernel", "parts", "window")
+    __slots__ = (
+        "_before",
+        "_encoded",
+        "_fetch",
+        "_fetch_numbered",
+        "_grid",
+        "_schema",
+        "kernel",
+        "parts",
+        "window",
+    )
 
     def __init__(
         self,
@@ -162,6 +191,9 @@ class HandedLayout:
         self.kernel = layout
         self._before = before
         self._fetch = partial(fetch, before, threads=options.thread_count(), verify=options.verify)
+        # What is read again and again is compared once, as in files.
+        lasting = Feature.HELD in before.store.features and options.verify == "first"
+        self._fetch_numbered = partial(self._fetch, numbered=True) if lasting else self._fetch
         self._schema = chunks.schema
         self._grid = chunks.schema.grid
         size = math.prod(self._schema.chunks) * self._schema.dtype.itemsize
@@ -243,7 +275,10 @@ class HandedLayout:
         """Copy rows by ascending numbers; see `native.Layout.gather`."""
         troubles: list[Trouble] = []
         numbers = rows // self._schema.chunks[0]
-        numbers = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
+        firsts = np.empty(len(numbers), np.bool_)
+        firsts[:1] = True
+        np.not_equal(numbers[1:], numbers[:-1], out=firsts[1:])
+        numbers = numbers[firsts]
         for first in range(0, len(numbers), self.window):
             window = numbers[first : first + self.window]
             ends = (window[0], window[-1] + 1)
@@ -328,7 +363,7 @@ class HandedLayout:
                 report = self._as_it_arrives(window, coords, call)
             else:
                 if parts is None:
-                    found = self._fetch(coords)
+                    found = self._fetch_numbered(coords)
                 else:
                     found, checked = parts.fetch(coords, partial(_asked, ask, window))
                 report = call(window, dict(zip(self._numbers(coords), found, strict=True)))
@@ -395,7 +430,7 @@ class HandedLayout:
         """Return the chunks of an array that is cut along its first axis only."""
         coords = np.zeros((len(numbers), len(self._schema.shape)), np.int64)
         coords[:, 0] = numbers
-        return dict(zip(numbers.tolist(), self._fetch(coords), strict=True))
+        return dict(zip(numbers.tolist(), self._fetch_numbered(coords), strict=True))
 
     def _held_spans(self, spans: Sequence[tuple[int, int]]) -> "native.Held":
         numbers = [self._chunks_of(begin, end) for begin, end in spans if begin < end]

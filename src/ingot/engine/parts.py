@@ -323,7 +323,7 @@ def locate(
 
 
 def settle(
-    chunks: ChunkMap, coords: Ints, extent: Extent, data: "bytes | native.FileRange | None"
+    chunks: ChunkMap, coords: Ints, extent: Extent, data: "native.HeldChunk"
 ) -> "native.HeldChunk":
     """Return what is stored of a chunk, or None for an absent one where chunks may be absent."""
     if data is None and not chunks.schema.sparse:

@@ -160,3 +160,50 @@ def test_chunks_beyond_the_grid_are_absent() -> None:
     array = ingot.array(VALUES, MemoryStore(), chunks=10, format="zarr2")
     coords = np.array([[4, 0], [0, 7]])
     assert fetch(engine(array).chunks, coords, threads=1, verify="first") == [None, None]
+
+
+@needs_kernel
+@pytest.mark.parametrize("verify", ["first", "always", "never"])
+@pytest.mark.parametrize("selection", [..., [31, 2, 30]])
+def test_a_value_in_memory_is_compared_once(verify: Any, selection: Any) -> None:
+    store = MemoryStore()
+    options = Options(verify=verify)
+    settings: dict[str, Any] = {"chunks": 10, "format": "zarr3", "codec": "none"}
+    array = ingot.array(VALUES, store, checksum=True, options=options, **settings)
+    assert np.array_equal(array[selection], VALUES[selection])
+    (data,) = store.read([Extent("c/3/0")])
+    assert data is not None
+    damaged = bytes([data[0] ^ 1]) + data[1:]
+    # Bytes that change without a commit: nothing but a checksum can tell.
+    store._values["c/3/0"] = damaged
+    found = VALUES.copy()
+    found[30, 0] ^= 1
+    if verify == "always":
+        with pytest.raises(CorruptionError):
+            array[selection]
+    else:
+        assert np.array_equal(array[selection], found[selection])
+    store.apply(Commit(publish=(Put("c/3/0", damaged),)))
+    if verify == "never":
+        assert np.array_equal(array[selection], found[selection])
+    else:
+        with pytest.raises(CorruptionError):
+            array[selection]
+    array[30:] = VALUES[30:]
+    assert np.array_equal(array[selection], VALUES[selection])
+
+
+@needs_kernel
+def test_rows_in_memory_are_compared_once() -> None:
+    columns = {"a": np.arange(50_000), "b": np.arange(50_000) % 7}
+    store = MemoryStore()
+    table = ingot.table(columns, store, chunks=10_000, format="bcolz")
+    for _ in range(3):
+        found = table.read(where="(b == 4) & (a > 20000)")
+        assert found["a"].tolist() == [n for n in range(20_001, 50_000) if n % 7 == 4]
+        assert set(found["b"].tolist()) == {4}
+    (data,) = store.read([Extent("a/data/__3.blp")])
+    assert data is not None
+    store.apply(Commit(publish=(Put("a/data/__3.blp", data[:200] + b"\xff" * 9 + data[209:]),)))
+    with pytest.raises(CorruptionError):
+        table.read(where="(b == 4) & (a > 20000)")
