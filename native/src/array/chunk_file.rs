@@ -93,7 +93,10 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
         let mut region = region(rows)?;
         let region = region.borrow_mut();
         let blocks = checks.blocks(decoder, region);
+        // With delta, other blocks are differences from the first one.
+        let first = if decoder.header.rest.has_delta() && blocks.start > 0 { 0..1 } else { 0..0 };
         if let Some(window) = whole {
+            checks.check(window, first)?;
             if !decoder.has_plain_blocks() {
                 checks.check(window, blocks.clone())?;
                 decoder.decode_region(window, blocks, region, scratch)?;
@@ -105,6 +108,11 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
                 decoder.decode_region(window, index..index + 1, region, scratch)?;
             }
             return Ok(rows);
+        }
+        for (blocks, span) in checks.reads(decoder, first, region)? {
+            let window = Window { bytes: extent.view(shifted(begin, &span), body)?, offset: span.start };
+            checks.check(window, blocks)?;
+            decoder.decode_first(window, scratch)?;
         }
         for (blocks, span) in checks.reads(decoder, blocks, region)? {
             let bytes = extent.view(shifted(begin, &span), body)?;
@@ -208,7 +216,8 @@ pub fn open<T>(
     let decoder = Decoder::new(&header, &head[begin + HEADER_BYTES..front]);
     let mut checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
     let kept = match (known, &checks.found) {
-        (Some(known), Some((_, spans))) => known.remember(extent, || Front {
+        // A chunk without blocks has nothing that is still to be read.
+        (Some(known), Some((_, spans))) if header.special.is_none() => known.remember(extent, || Front {
             header: header.clone(),
             head: head[begin + HEADER_BYTES..front].into(),
             trailer: tail.into(),
@@ -223,7 +232,7 @@ pub fn open<T>(
     checks.compared = kept.as_ref().map(|front| &front.compared);
     // A trailer has a checksum for every block.
     let decoder = decoder.trust(!tail.is_empty());
-    let whole = all.then(|| Window { bytes: &head[begin..behind], offset: 0 });
+    let whole = (head.len() >= behind).then(|| Window { bytes: &head[begin..behind], offset: 0 });
     then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, begin, body, rows })
 }
 

@@ -12,6 +12,7 @@ use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{Codecs, Whole};
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{self, Packer};
+use crate::chunk::encode2;
 use crate::chunk::header::HEADER_BYTES;
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
@@ -25,6 +26,8 @@ use crate::memory::grow;
 pub enum Compression {
     Raw,
     Blosc(encode::Recipe),
+    /// Chunks of Blosc 2, for filters that Blosc 1 does not have.
+    Blosc2(encode2::Recipe<'static>),
     /// One compressed stream over the whole chunk.
     Stream(Whole),
 }
@@ -121,7 +124,7 @@ impl Coding {
         chunk: &mut Vec<u8>,
     ) -> Outcome<()> {
         match self.compression {
-            Compression::Blosc(_) if self.checksum.is_none() => {
+            Compression::Blosc(_) | Compression::Blosc2(_) if self.checksum.is_none() => {
                 partial_read::decode(extent, expected, self.trusted(), region, scratch, buffers)
             }
             Compression::Raw if self.checksum.is_none() => read_raw(extent, expected, region, buffers),
@@ -143,7 +146,7 @@ impl Coding {
     ) -> Outcome<()> {
         let bytes = self.checked(bytes)?;
         match self.compression {
-            Compression::Blosc(_) => {
+            Compression::Blosc(_) | Compression::Blosc2(_) => {
                 let header = partial_read::parse_header(bytes, bytes.len(), expected)?;
                 let head = &bytes[HEADER_BYTES..header.data_start()];
                 let decoder = Decoder::new(&header, head).trust(self.trusted());
@@ -180,7 +183,9 @@ impl Coding {
     /// Check the size that the bytes in front of a checksum state, where they state one.
     pub fn check_claim(&self, bytes: &[u8], expected: usize) -> Outcome<()> {
         match self.compression {
-            Compression::Blosc(_) => partial_read::parse_header(bytes, bytes.len(), expected).map(drop),
+            Compression::Blosc(_) | Compression::Blosc2(_) => {
+                partial_read::parse_header(bytes, bytes.len(), expected).map(drop)
+            }
             Compression::Raw => check_raw(bytes.len(), expected),
             Compression::Stream(_) => Ok(()),
         }
@@ -189,7 +194,7 @@ impl Coding {
     /// Decode a whole chunk whose bytes in front of the checksum are `bytes`.
     pub fn decode_whole(&self, bytes: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
         match self.compression {
-            Compression::Blosc(_) => {
+            Compression::Blosc(_) | Compression::Blosc2(_) => {
                 let header = partial_read::parse_header(bytes, bytes.len(), out.len())?;
                 let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
                 decoder.decode_whole(bytes, out, scratch, 1, &Interrupt::never())
@@ -249,6 +254,7 @@ impl Coding {
                 packer.push(chunk)?;
             }
             Compression::Blosc(recipe) => encode::encode(chunk, recipe, packer, scratch, 1, &Interrupt::never())?,
+            Compression::Blosc2(recipe) => encode2::encode(chunk, recipe, packer, scratch, 1, &Interrupt::never())?,
             Compression::Stream(whole) => {
                 packer.clear();
                 let mut used = Ok(0);

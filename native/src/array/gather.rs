@@ -88,7 +88,8 @@ pub fn argument<T>(text: &str) -> Outcome<T> {
 
 /// Whether blocks can be decoded one by one, and single items looked up in their planes.
 pub fn is_simple(header: &Header) -> bool {
-    !header.memcpyed() && header.special.is_none() && !header.variable && header.rest.is_empty() && header.nbytes > 0
+    let filters = header.rest.is_empty() || (header.filter == Filter::None && !header.rest.has_delta());
+    !header.memcpyed() && header.special.is_none() && !header.variable && filters && header.nbytes > 0
 }
 
 /// Copy `count` rows of a chunk, of `size` bytes each, number `index` of them being `row(index)`.

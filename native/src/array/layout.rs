@@ -69,7 +69,8 @@ impl Layout {
         if coding.framed && grid.is_rectilinear() {
             return wrong("chunks of rows have one length");
         }
-        if coding.slotted && (coding.framed || coding.checksum.is_some() || grid.shape.is_empty() || !blosc) {
+        let chunks = blosc || matches!(coding.compression, Compression::Blosc2(_));
+        if coding.slotted && (coding.framed || coding.checksum.is_some() || grid.shape.is_empty() || !chunks) {
             return wrong("slots hold Blosc chunks, with trailers and no other checksums");
         }
         if let Addresses::Indexed(_, format) = &*addresses

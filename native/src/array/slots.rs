@@ -16,7 +16,7 @@ use crate::chunk::decode::Decoder;
 use crate::chunk::encode::{self, Packer, Recipe};
 use crate::chunk::header::{Filter, HEADER_BYTES};
 use crate::chunk::scratch::Scratch;
-use crate::error::{Error, Kind, Outcome};
+use crate::error::Outcome;
 use crate::files::Extent;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, repeat};
@@ -38,13 +38,6 @@ pub fn counted_rows(grid: &Grid, number: usize) -> usize {
 /// The items of which a chunk has a zone map: those of arrays with one axis.
 pub fn zoned(grid: &Grid) -> Option<Items> {
     grid.items.filter(|_| grid.shape.len() == 1)
-}
-
-fn recipe_of(coding: &Coding) -> Outcome<Recipe> {
-    match coding.compression {
-        Compression::Blosc(recipe) => Ok(recipe),
-        _ => Err(Error::new(Kind::Argument, "only Blosc chunks lie in slots")),
-    }
 }
 
 /// The slot of a chunk in which every item is `item`, without a trailer.
@@ -86,9 +79,8 @@ pub fn pack(
     packer: &mut Packer,
     slot: &mut Vec<u8>,
 ) -> Outcome<()> {
-    encode::encode(plain, recipe_of(coding)?, packer, scratch, 1, &Interrupt::never())?;
     let zone = zoned(grid).map_or_else(Vec::new, |items| items.zone(&plain[..rows * items.size]));
-    chunk_file::pack_slot(packer.bytes(), &zone, grid.stated(number), rows, slot)
+    coding.encode(plain, scratch, packer, |chunk| chunk_file::pack_slot(chunk, &zone, grid.stated(number), rows, slot))
 }
 
 /// Write chunk `number`, which is encoded and whole, and its trailer to `slot`. `plain` are its items, where they lie
@@ -117,7 +109,7 @@ pub fn encode<'f, T>(
     workspace: &mut Workspace,
     keep: impl FnOnce(&[u8]) -> Outcome<T>,
 ) -> Outcome<Option<T>> {
-    let (recipe, rows) = (recipe_of(coding)?, counted_rows(grid, number));
+    let rows = counted_rows(grid, number);
     let Workspace { scratch, buffers, chunk, packer, framed: slot, .. } = workspace;
     let chunk = grow(chunk, grid.chunk_bytes)?;
     match if whole { Chunk::Absent } else { old()? } {
@@ -127,7 +119,12 @@ pub fn encode<'f, T>(
                 let decoder = open.decoder;
                 let trailer = open.trailer().map(|(trailer, _)| trailer);
                 let bytes = open.all()?;
-                let plan = Overwrite::plan(recipe, chunk.len(), source)?.filter(|plan| plan.fits(decoder.header));
+                let plan = match coding.compression {
+                    Compression::Blosc(recipe) => Overwrite::plan(recipe, chunk.len(), source)?,
+                    // Blocks of Blosc 2 may depend on each other.
+                    _ => None,
+                };
+                let plan = plan.filter(|plan| plan.fits(decoder.header));
                 let fill = Some(grid.fill.as_slice());
                 let zone = match (plan, zoned(grid), trailer) {
                     (Some(plan), None, _) => plan.apply(decoder, bytes, source, None, fill, chunk, packer, scratch)?,

@@ -7,7 +7,7 @@ use crate::array::chunk_file::slot_bytes;
 use crate::array::fronts::{Fronts, Slot};
 use crate::array::grid::Grid;
 use crate::array::stored::Chunk;
-use crate::chunk::header::HEADER_BYTES;
+use crate::chunk::header::{EXTENDED_BYTES, HEADER_BYTES};
 use crate::error::{Outcome, corrupt, malformed, unsupported};
 use crate::files::identity::Identity;
 use crate::files::{Bytes, Extent, Root};
@@ -201,11 +201,13 @@ impl Part {
         else {
             return corrupt!("{key}: chunk {entry} starts at {start}, slots lie from byte {begin} to {size}");
         };
-        let mut header = [0; HEADER_BYTES];
-        all.read(at, &mut header)?;
+        // Half of it is the header of Blosc 1.
+        let mut header = [0; EXTENDED_BYTES];
+        let header = &mut header[..EXTENDED_BYTES.min(size - at)];
+        all.read(at, header)?;
         let end = head.starts.as_ref().and_then(|starts| starts.get(starts.partition_point(|start| *start <= at)));
         let room = end.map_or(size, |end| size.min(*end)) - at;
-        let length = slot_bytes(&header, room, head.starts.is_none());
+        let length = slot_bytes(header, room, head.starts.is_none());
         Ok(Some(Slot { start: at as u64, length }))
     }
 }

@@ -1,7 +1,7 @@
 //! The trailer behind a Blosc chunk in a chunk file: a checksum of the chunk's front, one of each block,
 //! and the chunk's zone map. The bytes are the same as those of the Python twin.
 
-use crate::chunk::header::{HEADER_BYTES, Header};
+use crate::chunk::header::Header;
 use crate::error::{Outcome, corrupt, unsupported};
 use crate::memory::reserved;
 use std::ops::Range;
@@ -33,8 +33,9 @@ pub struct Trailer<'a> {
 pub struct Spans {
     starts: Vec<usize>,
     sorted: Vec<usize>,
-    /// The size of blocks that are stored uncompressed, in order.
+    /// The size of blocks that are stored uncompressed, in order, and where the first one starts.
     plain: usize,
+    begin: usize,
     count: usize,
     cbytes: usize,
 }
@@ -42,19 +43,19 @@ pub struct Spans {
 impl Spans {
     /// `starts` are the bytes of the block starts.
     pub fn of(header: &Header, starts: &[u8]) -> Outcome<Self> {
-        if header.extended() {
-            return corrupt!("chunk trailer: it stands behind a Blosc 2 chunk, which has none");
+        if header.variable || header.dictionary {
+            return corrupt!("chunk trailer: it stands behind a chunk with a dictionary or blocks of several sizes");
         }
-        let cbytes = header.cbytes;
+        let (cbytes, begin) = (header.cbytes, header.header_bytes());
         if header.memcpyed() || header.nbytes == 0 {
             let count = if header.nbytes == 0 { 0 } else { header.nbytes.div_ceil(header.blocksize) };
-            return Ok(Self { starts: Vec::new(), sorted: Vec::new(), plain: header.blocksize, count, cbytes });
+            return Ok(Self { starts: Vec::new(), sorted: Vec::new(), plain: header.blocksize, begin, count, cbytes });
         }
         let count = header.block_count();
         let starts = (0..count).map(|index| header.block_start(starts, index)).collect::<Outcome<Vec<_>>>()?;
         let mut sorted = starts.clone();
         sorted.sort_unstable();
-        Ok(Self { starts, sorted, plain: 0, count, cbytes })
+        Ok(Self { starts, sorted, plain: 0, begin, count, cbytes })
     }
 
     pub fn count(&self) -> usize {
@@ -68,7 +69,7 @@ impl Spans {
 
     pub fn span(&self, index: usize) -> Range<usize> {
         if self.plain > 0 {
-            let start = HEADER_BYTES + index * self.plain;
+            let start = self.begin + index * self.plain;
             return start..self.cbytes.min(start + self.plain);
         }
         let start = self.starts[index];
@@ -201,16 +202,16 @@ pub fn first(bytes: &[u8]) -> Outcome<&[u8]> {
     }
 }
 
-/// Where the front of a chunk ends: header and block starts.
+/// Where the front of a chunk ends: header and block starts, or all of a chunk without blocks.
 pub fn front(header: &Header) -> usize {
-    if header.memcpyed() { HEADER_BYTES } else { header.blocks_start() }
+    if header.special.is_some() { header.cbytes } else { header.blocks_start() }
 }
 
 /// Append the trailer of `chunk` to `out`: of version 2, or of version 1 without an identity.
 pub fn pack(chunk: &[u8], stated: Stated, rows: usize, zone: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
     let header = Header::parse(chunk, chunk.len(), usize::MAX)?;
     let front = front(&header);
-    let spans = Spans::of(&header, &chunk[HEADER_BYTES..front])?;
+    let spans = Spans::of(&header, &chunk[header.header_bytes()..front])?;
     let mut sums = reserved(4 * spans.count())?;
     for index in 0..spans.count() {
         sums.extend_from_slice(&crc32c::crc32c(&chunk[spans.span(index)]).to_le_bytes());
@@ -246,7 +247,9 @@ mod tests {
     use super::*;
     use crate::chunk::codecs::streams::Codec;
     use crate::chunk::encode::{Packer, Recipe, encode};
-    use crate::chunk::header::Filter;
+    use crate::chunk::encode2::{self, Split};
+    use crate::chunk::filters::pipeline::{BYTEDELTA, DELTA, SHUFFLE};
+    use crate::chunk::header::{Filter, HEADER_BYTES};
     use crate::chunk::scratch::Scratch;
     use crate::interrupt::Interrupt;
 
@@ -289,6 +292,50 @@ mod tests {
             chunk[span.start] ^= 1;
             assert!(trailer.check_block(1, &chunk[span]).is_err());
         }
+    }
+
+    fn packed2(source: &[u8], level: u8, filters: &[(u8, u8)], dictionary: Option<&[u8]>) -> Vec<u8> {
+        let (codec, split) = (Codec::Lz4, Split::Never);
+        let recipe = encode2::Recipe { codec, level, filters, typesize: 4, blocksize: 1000, split, dictionary };
+        let mut packer = Packer::default();
+        encode2::encode(source, recipe, &mut packer, &mut Scratch::default(), 1, &Interrupt::never()).unwrap();
+        packer.bytes().to_vec()
+    }
+
+    #[test]
+    fn chunks_of_blosc_2_have_trailers() {
+        let source: Vec<u8> = (0..10_000_u32).map(|index| (index / 7) as u8).collect();
+        for (level, filters, blocks) in
+            [(5, &[(DELTA, 0), (SHUFFLE, 0)][..], 10), (5, &[(SHUFFLE, 0), (BYTEDELTA, 0)], 10), (0, &[], 10)]
+        {
+            let mut chunk = packed2(&source, level, filters, None);
+            let mut bytes = Vec::new();
+            pack(&chunk, SEVENTH, 2500, b"", &mut bytes).unwrap();
+            let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+            let (end, trailer) = (front(&header), Trailer::parse(&bytes).unwrap());
+            let spans = Spans::of(&header, &chunk[header.header_bytes()..end]).unwrap();
+            trailer.check(&chunk[..end], blocks, SEVENTH, 2500).unwrap();
+            // The blocks begin where the front ends, and reach to the end of the chunk.
+            assert_eq!((spans.span(0).start, spans.span(blocks - 1).end), (end, chunk.len()));
+            for index in 0..blocks {
+                trailer.check_block(index, &chunk[spans.span(index)]).unwrap();
+            }
+            for at in 0..chunk.len() {
+                chunk[at] ^= 1;
+                let block = (0..blocks).find(|index| spans.span(*index).contains(&at));
+                let found = block.map(|index| trailer.check_block(index, &chunk[spans.span(index)]));
+                assert!(found.unwrap_or_else(|| trailer.check(&chunk[..end], blocks, SEVENTH, 2500)).is_err(), "{at}");
+                chunk[at] ^= 1;
+            }
+        }
+        let repeated = packed2(&[1, 2, 3, 4].repeat(100), 5, &[], None);
+        let mut bytes = Vec::new();
+        pack(&repeated, SEVENTH, 100, b"", &mut bytes).unwrap();
+        assert_eq!(repeated.len(), 36);
+        Trailer::parse(&bytes).unwrap().check(&repeated, 0, SEVENTH, 100).unwrap();
+        // Nothing covers a dictionary.
+        let primed = packed2(&source, 5, &[], Some(&source[..500]));
+        assert!(pack(&primed, SEVENTH, 2500, b"", &mut bytes).is_err());
     }
 
     /// A trailer of `blocks` blocks for a chunk that may have another number, with checksums that fit.

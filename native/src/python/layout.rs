@@ -32,6 +32,8 @@ use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
+use crate::chunk::encode2::{self, Split};
+use crate::chunk::filters::pipeline::{BITSHUFFLE, BYTEDELTA, DELTA, SHUFFLE};
 use crate::error::Outcome;
 use crate::files::verified::{Check, Verify};
 use crate::files::{Extent, Renamed, Root};
@@ -202,6 +204,12 @@ impl PyCoding {
                 let recipe = Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize, gain: 0 };
                 Compression::Blosc(if framed || slotted { recipe.fast_to_read() } else { recipe })
             }
+            "blosc2" => {
+                let codec = streams::Codec::parse(codec)?;
+                let (level, filters) = (u8::try_from(level).unwrap_or(u8::MAX), parse_filters(filter)?);
+                let (split, dictionary) = (Split::Auto, None);
+                Compression::Blosc2(encode2::Recipe { codec, level, filters, typesize, blocksize, split, dictionary })
+            }
             "lz4" => Compression::Stream(Whole::Lz4 { acceleration: level }),
             "zlib" => Compression::Stream(Whole::Zlib { level }),
             "zstd" => Compression::Stream(Whole::Zstd { level, checksum: frame_checksum }),
@@ -210,6 +218,17 @@ impl PyCoding {
         let checksum = Checksum::parse(checksum)?;
         Ok(Self(Coding { compression, checksum, verify: Verify::parse(verify)?, framed, slotted }))
     }
+}
+
+/// The filters of chunks of Blosc 2 in arrays, in the order in which they are applied.
+fn parse_filters(names: &str) -> PyResult<&'static [(u8, u8)]> {
+    Ok(match names {
+        "delta" => &[(DELTA, 0)],
+        "delta+shuffle" => &[(DELTA, 0), (SHUFFLE, 0)],
+        "delta+bitshuffle" => &[(DELTA, 0), (BITSHUFFLE, 0)],
+        "shuffle+bytedelta" => &[(SHUFFLE, 0), (BYTEDELTA, 0)],
+        other => return Err(PyValueError::new_err(format!("filters {other:?} are not native"))),
+    })
 }
 
 /// Which items an array has: shape, chunks, the order in which a chunk's axes are stored, and the fill

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from ingot.codecs.codec import Buffer, CodecChain, Stage, without_checksums
-from ingot.codecs.compressors import Blosc
+from ingot.codecs.compressors import Blosc, Blosc2
 
 __all__ = [
     "AUTO",
     "BUDGET",
     "CANDIDATES",
+    "DIFFERENCES",
     "PIECES",
     "PIECE_BYTES",
     "Candidate",
@@ -61,15 +62,21 @@ class Candidate:
     clevel: int
     shuffle: int
     cost: float
+    delta: str = "none"
+    """The filter that only chunks of Blosc 2 have."""
 
     @property
     def spelling(self) -> str:
         """The codec as callers spell it."""
-        return f"blosc:{self.cname}:{self.clevel}:{_SHUFFLES[self.shuffle]}"
+        parameters = f"{self.cname}:{self.clevel}:{_SHUFFLES[self.shuffle]}"
+        if self.delta == "none":
+            return f"blosc:{parameters}"
+        return f"blosc2:{parameters}:0:{self.delta}"
 
-    def stage(self, like: Blosc) -> Blosc:
+    def stage(self, like: Blosc) -> Blosc | Blosc2:
         """Return the codec for items and blocks of the size of another one."""
-        return replace(like, cname=self.cname, clevel=self.clevel, shuffle=self.shuffle)
+        plain = replace(like, cname=self.cname, clevel=self.clevel, shuffle=self.shuffle)
+        return plain if self.delta == "none" else Blosc2(plain, self.delta)
 
 
 # Measured on data that compress badly, one core of an AMD EPYC: 600, 350, 300, 130 and 50 MB/s.
@@ -87,6 +94,17 @@ CANDIDATES: Final = tuple(
     for shuffle in range(len(_SHUFFLES))
 )
 """What may be tried, cheap ones first; `choose` tries those within the budget."""
+
+_DELTA_COST: Final = 0.5
+"""What a filter of differences costs beside the codec behind it."""
+
+DIFFERENCES: Final = tuple(
+    Candidate(cname, clevel, 1, cost + _DELTA_COST, delta)
+    for (cname, clevel), cost in _COSTS.items()
+    for delta in ("items", "bytes")
+    if cname != "blosclz"
+)
+"""What may be tried beside them, where a format stores chunks of Blosc 2 with such filters."""
 
 
 def pieces(shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> list[tuple[slice, ...]]:
@@ -131,7 +149,7 @@ def best(options: Iterable[tuple[Option, int, float]], budget: float) -> Option:
 
 
 def choose(
-    sample: Iterable[Buffer], like: Blosc, accepts: Callable[[Blosc], bool] = lambda _: True
+    sample: Iterable[Buffer], like: Blosc, accepts: Callable[[Stage], bool] = lambda _: True
 ) -> Blosc:
     """Return the codec for bytes of which a sample is given; items and blocks are as of `like`.
 
@@ -140,13 +158,29 @@ def choose(
     >>> choose([np.random.default_rng(1).bytes(9999)], Blosc("zstd")).cname
     'lz4'
     """
+    chosen = _chosen(sample, like, CANDIDATES, accepts)
+    assert isinstance(chosen, Blosc), "no candidate has further filters"
+    return chosen
+
+
+def _chosen(
+    sample: Iterable[Buffer],
+    like: Blosc,
+    candidates: Iterable[Candidate],
+    accepts: Callable[[Stage], bool],
+) -> Blosc | Blosc2:
+    """Return the best of the candidates that a format can store."""
     given = [data for data in sample if len(data)]
-    stages = {each.stage(like): each.cost for each in CANDIDATES if each.cost <= BUDGET}
+    stages = {
+        each.stage(like): each.cost
+        for each in candidates
+        # A shuffle of single bytes changes nothing.
+        if each.cost <= BUDGET and not (like.typesize == each.shuffle == 1)
+    }
     trials = [
         (stage, sum(len(stage.encode(data)) for data in given), cost)
         for stage, cost in stages.items()
-        # A shuffle of single bytes changes nothing.
-        if given and not (like.typesize == stage.shuffle == 1) and accepts(stage)
+        if given and accepts(stage)
     ]
     return best(trials, BUDGET) if trials else like
 
@@ -166,9 +200,12 @@ def stages_for(
     if like is None:
         return bare
 
-    def with_codec(chosen: Blosc) -> tuple[Stage, ...]:
+    def with_codec(chosen: Stage) -> tuple[Stage, ...]:
         return tuple(chosen if isinstance(stage, Blosc) else stage for stage in bare)
 
     plain = CodecChain(chain.filters, chain.serializer)
     encoded = (plain.encode(each) for each in sample)
-    return with_codec(choose(encoded, like, lambda chosen: accepts(with_codec(chosen))))
+    candidates = (*CANDIDATES, *DIFFERENCES)
+    return with_codec(
+        _chosen(encoded, like, candidates, lambda chosen: accepts(with_codec(chosen)))
+    )

@@ -34,6 +34,7 @@ __all__ = ["Base64", "Blosc", "Blosc2", "Bz2", "Gzip", "Lzma", "Shuffle", "Zlib"
 
 _AUTO: Final = -1
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_DELTAS: Final = ("none", "items", "bytes")
 _LARGEST_TYPESIZE: Final = 255
 
 # The input of one call to a decoder. A decoder returns a copy of the bytes after its stream, which
@@ -88,17 +89,19 @@ class Blosc(Compressor):
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the chunk."""
-        return self.encode_version(data, 1)
-
-    def encode_version(self, data: Buffer, version: Literal[1, 2]) -> Buffer:
-        """Return the chunk in a version of the Blosc format."""
         word = self._shuffle()
+        return self.encode_version(data, 1, () if word == "none" else (word,))
+
+    def encode_version(
+        self, data: Buffer, version: Literal[1, 2], filters: tuple[str, ...]
+    ) -> Buffer:
+        """Return the chunk in a version of the Blosc format, with filters by their names."""
         return blosc.compress(
             data,
             typesize=self.typesize,
             codec=self.cname,
             level=self.clevel,
-            filters=() if word == "none" else (word,),
+            filters=filters,
             blocksize=self.blocksize or None,
             version=version,
         )
@@ -140,20 +143,42 @@ class Blosc(Compressor):
 @register
 @dataclass(frozen=True, slots=True)
 class Blosc2(Compressor):
-    """One chunk of Blosc 2, with the parameters of `Blosc`; see `ingot.interop.numcodecs`."""
+    """One chunk of Blosc 2, with the parameters of `Blosc`; see `ingot.interop.numcodecs`.
+
+    `delta` is a further filter, which only chunks in blsk have: "items" stores items as differences
+    from those of the first block, before they are shuffled; "bytes" stores bytes as differences
+    from those in front of them, behind the shuffle; "none" is none.
+
+    >>> Blosc2(Blosc("zstd", 1), "bytes").filters
+    ('shuffle', 'bytedelta')
+    """
 
     name: ClassVar[str] = "blosc2"
-    spelling: ClassVar[tuple[str, ...]] = Blosc.spelling
+    spelling: ClassVar[tuple[str, ...]] = (*Blosc.spelling, "delta")
     parameters: Blosc = Blosc()
+    delta: str = "none"
 
     @classmethod
     def parse(cls, fields: FieldReader) -> Self:
         """Return the stage that the fields describe."""
-        return cls(Blosc.parse(fields))
+        made = cls(Blosc.parse(fields), fields.choice("delta", _DELTAS, "none"))
+        if made.delta == "bytes" and made.parameters.shuffle != 1:
+            raise FormatError(f"{fields.where}: delta is 'bytes', which needs a shuffle of bytes")
+        return made
 
     def config(self) -> dict[str, Any]:
         """Return the stage as a file spells it."""
-        return {**self.parameters.config(), "id": self.name}
+        found = {**self.parameters.config(), "id": self.name}
+        return found if self.delta == "none" else {**found, "delta": self.delta}
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The filters of the chunk, in the order in which they are applied."""
+        word = self.parameters.native_coding().shuffle
+        shuffled = () if word == "none" else (word,)
+        if self.delta == "items":
+            return ("delta", *shuffled)
+        return (*shuffled, "bytedelta") if self.delta == "bytes" else shuffled
 
     def bind(self, itemsize: int) -> Self:
         """Return the stage for items of `itemsize` bytes."""
@@ -161,7 +186,7 @@ class Blosc2(Compressor):
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the chunk."""
-        return self.parameters.encode_version(data, 2)
+        return self.parameters.encode_version(data, 2, self.filters)
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
         """Return the content of the chunk."""
@@ -169,7 +194,8 @@ class Blosc2(Compressor):
 
     def native_coding(self) -> NativeCoding:
         """Return the same coding as that of `Blosc`, by the name of this codec."""
-        return replace(self.parameters.native_coding(), kind=self.name)
+        filters = "+".join(self.filters) or "none"
+        return replace(self.parameters.native_coding(), kind=self.name, shuffle=filters)
 
 
 @register

@@ -199,7 +199,7 @@ def _look_at_headers(found: _Places, chunks: ChunkMap, schema: ArraySchema) -> N
     """Read the headers of Blosc chunks: their codec, and whether they are constant."""
     coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
     numbers = np.flatnonzero(found.file >= 0)
-    if coding is None or coding.kind != "blosc" or len(numbers) > _MOST_HEADERS:
+    if coding is None or coding.kind not in ("blosc", "blosc2") or len(numbers) > _MOST_HEADERS:
         return
     names = tuple(found.files)
     skipped = schema.chain.head_bytes

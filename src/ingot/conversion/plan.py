@@ -14,6 +14,7 @@ import numpy as np
 from ingot import dtypes
 from ingot.codecs import choice
 from ingot.codecs.codec import Compressor, Stage, without_checksums
+from ingot.codecs.compressors import Blosc2
 from ingot.containers.attributes import converted
 from ingot.containers.create import (
     ArraySpec,
@@ -330,8 +331,10 @@ class _Planner:
             return [wanted]
         if self.origin.name == self.target.name:
             return [schema.codec, None]
-        # The target has checksums of its own, or none.
-        return [without_checksums(schema.codec), None]
+        # The target has checksums of its own, or none. A delta is a matter of blsk.
+        bare = without_checksums(schema.codec)
+        plain = tuple(_without_delta(stage) for stage in bare)
+        return [bare, plain, None] if plain != bare else [bare, None]
 
     def chunks(self, chunks: ChunkMap, name: str) -> list[Chunks]:
         """Return the shapes of chunks to try, the best first."""
@@ -451,6 +454,11 @@ def differences(
         yield f"order {schema.order} becomes {made.order}"
     if not _same_fill(schema.fill, made.fill):
         yield f"fill value {schema.fill!r} becomes {made.fill!r}"
+
+
+def _without_delta(stage: Stage) -> Stage:
+    """Return the same codec in chunks of Blosc 1, if its chunks of Blosc 2 have a delta."""
+    return stage.parameters if isinstance(stage, Blosc2) and stage.delta != "none" else stage
 
 
 def _decoding(stage: Stage) -> dict[str, Any]:

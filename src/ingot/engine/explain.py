@@ -266,7 +266,12 @@ def _cost(source: _Source, row: Row, location: Location) -> ChunkCost:
     stored = _stored_bytes(source.store, location)
     read, blocks = stored, None
     coding = source.coding
-    if coding is not None and coding.kind == "blosc" and isinstance(row, BoxRow) and stored:
+    if (
+        coding is not None
+        and coding.kind in ("blosc", "blosc2")
+        and isinstance(row, BoxRow)
+        and stored
+    ):
         read, blocks = _blosc_cost(source, coding, location, stored, row)
     return ChunkCost(row.coords, location.key, stored, row.size, read, blocks)
 

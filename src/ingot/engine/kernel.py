@@ -249,7 +249,8 @@ def _native_coding(schema: ArraySchema, limit: int) -> NativeCoding | str:
     if spec.nbytes > limit:
         return f"a chunk of {spec.nbytes} bytes, the limit is {limit}"
     coding = schema.chain.native_coding(spec)
-    if coding is None or coding.kind not in _NATIVE_KINDS:
+    # Chunks of Blosc 2 are encoded where they lie in slots; elsewhere they have no further filter.
+    if coding is None or not (coding.kind in _NATIVE_KINDS or coding.slotted):
         names = ", ".join(stage.name for stage in schema.codec) or schema.chain.serializer.name
         return f"the codec {names} is not native"
     return coding

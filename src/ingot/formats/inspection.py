@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.blosc.header import EXTENDED_HEADER_BYTES, HEADER_BYTES, ChunkHeader
 from ingot.errors import CorruptionError, IngotError, UnsupportedError
 from ingot.formats import trailer
 from ingot.formats.bcolz import chunk_file as bcolz_file
@@ -203,7 +203,7 @@ def _cut(slots: list[Slot]) -> Iterator[Slot]:
 
 def _slot(read: Read, entry: int, start: int, room: int, trailers: bool) -> Slot:
     try:
-        head = read(start, HEADER_BYTES)
+        head = read(start, min(room, EXTENDED_HEADER_BYTES))
         if len(head) < HEADER_BYTES:
             raise CorruptionError(f"slot: {len(head)} bytes hold no chunk")
         cbytes = chunk_bytes(head)

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.blosc.header import ChunkHeader
 from ingot.codecs.checksums import crc32c, digests
 from ingot.codecs.codec import Buffer
 from ingot.errors import CorruptionError, UnsupportedError
@@ -193,17 +193,21 @@ def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]
     >>> block_spans(ChunkHeader.parse(chunk), memoryview(chunk))
     [(16, 4112), (4112, 8208), (8208, 10016)]
     """
-    if header.extended:
-        raise CorruptionError("chunk trailer: it stands behind a Blosc 2 chunk, which has none")
-    size = header.blocksize
+    if header.variable or header.has_dictionary:
+        raise CorruptionError(
+            "chunk trailer: it stands behind a chunk with a dictionary or blocks of several sizes"
+        )
+    size, head = header.blocksize, header.header_bytes
+    if header.special != "none":
+        return []
     count = -(-header.nbytes // size) if header.nbytes else 0
     if header.memcpyed or header.nbytes == 0:
-        starts = [HEADER_BYTES + index * size for index in range(count)]
+        starts = [head + index * size for index in range(count)]
         return [(start, min(start + size, header.cbytes)) for start in starts]
-    begin = HEADER_BYTES + 4 * count
+    begin = head + 4 * count
     if begin > header.cbytes:
         raise CorruptionError(f"Blosc chunk: {count} block starts, cbytes is {header.cbytes}")
-    offsets = np.frombuffer(chunk[HEADER_BYTES:begin], "<i4")
+    offsets = np.frombuffer(chunk[head:begin], "<i4")
     if ((offsets < begin) | (offsets > header.cbytes)).any():
         raise CorruptionError("Blosc chunk: a block starts outside of the chunk")
     edges = np.append(np.unique(offsets), header.cbytes)
@@ -234,7 +238,9 @@ def _pack_head(zone: int, blocks: int, number: int, rows: int, identity: int | N
 
 
 def _begin(header: ChunkHeader, blocks: int) -> int:
-    return HEADER_BYTES + (0 if header.memcpyed else 4 * blocks)
+    if header.special != "none":
+        return header.cbytes
+    return header.header_bytes + (0 if header.memcpyed else 4 * blocks)
 
 
 def _compare(what: str, fact: int, claim: int) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Stage
-from ingot.codecs.compressors import Blosc
+from ingot.codecs.compressors import Blosc, Blosc2
 from ingot.codecs.numeric import TruncatePrecision
 from ingot.errors import (
     ArgumentError,
@@ -1125,21 +1125,27 @@ def create_array(
     return ArrayNode(chunks), Commit(publish=edits)
 
 
-def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int | None]:
+def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc | Blosc2, int | None]:
     """Return requested codecs as Blosc and a number of bits; refuse what blsk cannot store."""
     if stages is None:
         return Blosc(blocksize=BLOCK_BYTES).bind(spec.dtype.itemsize), None
     cut = [stage for stage in stages if isinstance(stage, TruncatePrecision)]
-    blosc = [stage for stage in stages if isinstance(stage, Blosc)]
+    blosc = [stage for stage in stages if isinstance(stage, Blosc | Blosc2)]
     if len(cut) + len(blosc) != len(stages) or max(len(cut), len(blosc)) > 1:
         raise UnsupportedError("blsk: chunks are compressed by Blosc, and floats may be truncated")
     for stage in cut:
         stage.encoded(spec)
     codec = blosc[0] if blosc else Blosc(clevel=0)
-    if codec.blocksize == 0 and len(spec.shape) == 1:
+    plain = codec.parameters if isinstance(codec, Blosc2) else codec
+    if plain.blocksize == 0 and len(spec.shape) == 1:
         # Single rows are read and changed by blocks.
-        codec = replace(codec, blocksize=BLOCK_BYTES)
-    return codec, (cut[0].bits if cut else None)
+        plain = replace(plain, blocksize=BLOCK_BYTES)
+    if isinstance(codec, Blosc2) and codec.delta == "none":
+        raise UnsupportedError("blsk: chunks of Blosc 2 are those with delta; use blosc instead")
+    if isinstance(codec, Blosc2) and plain.cname == "snappy":
+        raise UnsupportedError("blsk: Blosc 2 has no Snappy, which delta would need")
+    chosen = replace(codec, parameters=plain) if isinstance(codec, Blosc2) else plain
+    return chosen, (cut[0].bits if cut else None)
 
 
 def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

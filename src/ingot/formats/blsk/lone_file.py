@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ingot import dtypes
-from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
 from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, NativeCoding
 from ingot.codecs.compressors import Blosc
 from ingot.dtypes import DType
@@ -171,7 +171,7 @@ def _first_chunk(store: Store, file: SuperChunk) -> tuple[int, int, int | None]:
         return 0, 0, None
     entry = int(used[0])
     start, room = int(file.offsets[entry]), int(file.rooms()[entry])
-    (head,) = store.read([Extent(file.key, start, HEADER_BYTES)])
+    (head,) = store.read([Extent(file.key, start, min(room, EXTENDED_HEADER_BYTES))])
     size = chunk_bytes(head or b"")
     header = ChunkHeader.parse(head or b"", stored=size)
     if size > room:

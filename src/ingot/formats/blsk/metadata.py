@@ -16,7 +16,7 @@ import numpy as np
 from ingot import dtypes
 from ingot.blosc.header import CODECS, LARGEST_BLOCK
 from ingot.codecs.codec import CHUNK_LIMIT, Array, ChunkSpec, Filter, Raw
-from ingot.codecs.compressors import Blosc
+from ingot.codecs.compressors import Blosc, Blosc2
 from ingot.codecs.filters import Transpose
 from ingot.codecs.numeric import TruncatePrecision
 from ingot.dtypes import DType
@@ -73,6 +73,7 @@ _NROWS: Final = re.compile(rb"[0-9]{1,19}\r?\n\s*")
 _SIZED: Final = re.compile("[SUV][0-9]{1,10}", re.A)
 _IDENTITY_DIGITS: Final = re.compile("[0-9a-f]{16}")
 _ORDERS: Final = {"little": "<", "big": ">"}
+_DELTAS: Final = {"delta": "items", "bytedelta": "bytes"}
 _FIELDS: Final = frozenset({"value", "type", "dtype"})
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
@@ -106,7 +107,8 @@ class ColumnStorage:
     """How many chunks a file has at most."""
     fill: Any
     order: str
-    blosc: Blosc
+    blosc: Blosc | Blosc2
+    """The codec; chunks of Blosc 2 have a filter that Blosc 1 does not have."""
     truncate: int | None = None
     """How many bits floats keep; -1 where the document does not say it."""
     identity: int | None = None
@@ -123,6 +125,7 @@ class ColumnStorage:
     def items_schema(self, length: int, attrs: Mapping[str, Any]) -> RaggedSchema:
         """Return the schema of `length` variable-length items."""
         assert self.kind is not None, "only items have packs"
+        assert isinstance(self.blosc, Blosc), "packs have chunks of Blosc 1"
         (rows,) = self.chunks
         codec = TrailedPacks(self.blosc, rows, ((0, self.identity),), self.auto)
         fill = RaggedArray.nulls(self.kind, 1)
@@ -162,8 +165,12 @@ class ColumnStorage:
         filters: list[Any] = []
         if self.truncate is not None:
             filters.append("truncate" if self.truncate < 0 else {"truncate": self.truncate})
-        word = self.blosc.native_coding().shuffle
-        filters += [] if word == "none" else [word]
+        plain = self.blosc if isinstance(self.blosc, Blosc) else self.blosc.parameters
+        if isinstance(self.blosc, Blosc2):
+            filters += self.blosc.filters
+        else:
+            word = plain.native_coding().shuffle
+            filters += [] if word == "none" else [word]
         extras = {} if self.identity is None else {IDENTITY: f"{self.identity:016x}"}
         if self.auto:
             extras[AUTO] = "auto"
@@ -176,10 +183,10 @@ class ColumnStorage:
             "endianness": "big" if big else "little",
             "order": self.order,
             "compression": {
-                "library": self.blosc.cname,
-                "level": self.blosc.clevel,
+                "library": plain.cname,
+                "level": plain.clevel,
                 "filters": filters,
-                **({BLOCKSIZE: self.blosc.blocksize} if self.blosc.blocksize else {}),
+                **({BLOCKSIZE: plain.blocksize} if plain.blocksize else {}),
             },
             "fill": _pack_fill(self.fill, self.dtype) if self.kind is None else None,
             **extras,
@@ -466,6 +473,8 @@ def _with_packs(column: ColumnStorage, kind: ItemKind, where: str, *, auto: bool
         raise FormatError(f"{where}: shape has {len(column.shape)} axes, items have one")
     if column.truncate is not None:
         raise UnsupportedError(f"{where}: compression: items of {kind} are not truncated")
+    if isinstance(column.blosc, Blosc2):
+        raise UnsupportedError(f"{where}: compression: items of {kind} are no differences")
     check_rows(column.chunks[0], f"{where}: chunkshape")
     blosc = column.blosc.bind(column.dtype.itemsize)
     return replace(column, kind=kind, order="C", blosc=blosc, auto=auto)
@@ -509,7 +518,7 @@ def _parse_shape(claim: Any, where: str, low: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _parse_compression(claim: Any, where: str) -> tuple[Blosc, int | None]:
+def _parse_compression(claim: Any, where: str) -> tuple[Blosc | Blosc2, int | None]:
     if claim is not None and not isinstance(claim, dict):
         raise FormatError(f"{where}: compression is {shown(claim)}, not a mapping")
     fields = FieldReader(f"{where}: compression", claim or {})
@@ -520,12 +529,16 @@ def _parse_compression(claim: Any, where: str) -> tuple[Blosc, int | None]:
     filters = fields.value("filters", None)
     if filters is not None and not isinstance(filters, list):
         raise FormatError(f"{fields.where}: filters is {shown(filters)}, not a list")
-    shuffle, truncate = 0, None
+    shuffle, truncate, delta = 0, None, "none"
     for each in filters or ():
         if each in ("shuffle", "bitshuffle"):
             if shuffle:
                 raise FormatError(f"{fields.where}: filters has two kinds of shuffle")
             shuffle = 1 + (each == "bitshuffle")
+        elif isinstance(each, str) and each in _DELTAS:
+            if delta != "none":
+                raise FormatError(f"{fields.where}: filters has two kinds of delta")
+            delta = _DELTAS[each]
         elif each == "truncate":
             truncate = -1
         elif isinstance(each, dict) and list(each) == ["truncate"]:
@@ -533,7 +546,14 @@ def _parse_compression(claim: Any, where: str) -> tuple[Blosc, int | None]:
         else:
             raise UnsupportedError(f"{fields.where}: filter {shown(each)} is unknown")
     blocksize = fields.integer(BLOCKSIZE, 0, high=LARGEST_BLOCK)
-    return Blosc(library, level, shuffle, blocksize), truncate
+    plain = Blosc(library, level, shuffle, blocksize)
+    if delta == "none":
+        return plain, truncate
+    if delta == "bytes" and shuffle != 1:
+        raise FormatError(f"{fields.where}: filters has bytedelta without shuffle")
+    if library == "snappy":
+        raise UnsupportedError(f"{fields.where}: Blosc 2 has no Snappy, which delta would need")
+    return Blosc2(plain, delta), truncate
 
 
 def _parse_identity(claim: Any, where: str) -> int | None:

@@ -19,6 +19,7 @@ from ingot.codecs.codec import (
     EncodedChunk,
     NativeCoding,
 )
+from ingot.codecs.compressors import Blosc2
 from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
@@ -91,8 +92,9 @@ class SlotChain(CodecChain):
     def framed(
         self, chunk: EncodedChunk, spec: ChunkSpec, array: Array | None = None
     ) -> Buffer | None:
-        """Return an encoded chunk and its trailer; None for a chunk of Blosc 2."""
-        if ChunkHeader.parse(chunk.data).extended:
+        """Return an encoded chunk and its trailer; None for Blosc 2 in an array of Blosc 1."""
+        second = any(isinstance(stage, Blosc2) for stage in self.compressors)
+        if ChunkHeader.parse(chunk.data).extended and not second:
             return None
         own, identity = self.stated(spec.number)
         counted, zone = self.counted(spec.number), chunk.zone

@@ -1,18 +1,30 @@
 """The codecs of new Zarr arrays whose creator names none."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from ingot import dtypes
 from ingot.codecs.codec import Stage
-from ingot.codecs.compressors import Blosc
+from ingot.codecs.compressors import Blosc, Blosc2
 from ingot.codecs.text import VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import UnsupportedError
 
-__all__ = ["REMOTE_BLOCK_BYTES", "default_stages"]
+__all__ = ["REMOTE_BLOCK_BYTES", "check_stages", "default_stages"]
 
 REMOTE_BLOCK_BYTES: Final = 32 << 10
 """The size of blocks where chunks come over a network: one of them is fetched for an element."""
+
+
+def check_stages(stages: Iterable[Stage]) -> None:
+    """Refuse codecs that no other reader of Zarr has.
+
+    >>> check_stages([Blosc2(Blosc(), "items")])
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: zarr: no reader has a codec blosc2 with delta; blsk stores it
+    """
+    if any(isinstance(stage, Blosc2) and stage.delta != "none" for stage in stages):
+        raise UnsupportedError("zarr: no reader has a codec blosc2 with delta; blsk stores it")
 
 
 def default_stages(dtype: DType, *, remote: bool) -> tuple[Stage, ...]:

@@ -55,7 +55,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
-from ingot.formats.zarr.defaults import default_stages
+from ingot.formats.zarr.defaults import check_stages, default_stages
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.documents import documents_after
@@ -390,6 +390,7 @@ class Zarr2Format:
         stages = request.stages
         if stages is None:
             stages = default_stages(dtype, remote=request.remote)
+        check_stages(stages)
         if checksum and not any(isinstance(stage, Checksum) for stage in stages):
             stages = (*stages, Crc32c())
         grid = ChunkGrid(shape, chunks, padded=True)

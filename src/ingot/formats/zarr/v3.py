@@ -39,7 +39,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
-from ingot.formats.zarr.defaults import default_stages
+from ingot.formats.zarr.defaults import check_stages, default_stages
 from ingot.formats.zarr.shards import inner_map
 from ingot.formats.zarr.v3_metadata import (
     MANIFEST,
@@ -238,6 +238,7 @@ class Zarr3Format:
         stages = request.stages
         if stages is None:
             stages = default_stages(dtype, remote=request.remote)
+        check_stages(stages)
         chain = _build_chain(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
         lengths = grid.chunk
         if shards is not None:
