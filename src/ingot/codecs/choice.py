@@ -95,7 +95,7 @@ CANDIDATES: Final = tuple(
 )
 """What may be tried, cheap ones first; `choose` tries those within the budget."""
 
-_DELTA_COST: Final = 0.5
+_DELTA_COST: Final = 0.2
 """What a filter of differences costs beside the codec behind it."""
 
 DIFFERENCES: Final = tuple(
