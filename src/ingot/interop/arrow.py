@@ -488,7 +488,11 @@ def _values(name: str, column: Any) -> Any:
     if types.is_run_end_encoded(kind):
         return _values(name, _run_end_decoded(joined))
     if types.is_struct(kind) and kind.num_fields:
-        # A row that is missing has a null in each of its fields.
+        if joined.null_count:
+            raise UnsupportedError(
+                f"column {name!r}: {joined.null_count} structs are null; nested columns tell that "
+                "of their fields only, as StructArray.flatten() of pyarrow makes them"
+            )
         fields = joined.flatten()
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if len(set(names)) != len(names):

@@ -224,6 +224,21 @@ def test_producers_that_lie_are_refused(lie: str, way: str, tmp_path: Path) -> N
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("way", ["table", "stream"])
+def test_a_null_struct_is_refused_and_null_fields_are_kept(way: str, tmp_path: Path) -> None:
+    kept = pyarrow.array([{"x": 1, "y": "a"}, {"x": None, "y": None}])
+    for column in (pyarrow.array([{"x": 1, "y": "a"}, None]), kept):
+        table = pyarrow.table({"n": [1, 2], "a": column})
+        given = table if way == "table" else Stream(table)
+        if column is kept:
+            made = ingot.table(given, tmp_path / "t")
+            assert made["a"]["x"][...].tolist() == [1, None]
+            continue
+        with pytest.raises(ingot.errors.UnsupportedError, match="column 'a': 1 structs are null"):
+            ingot.table(given, tmp_path / "t")
+        assert not (tmp_path / "t").exists()
+
+
 def list_of(kind: Any) -> Any:
     return pyarrow.list_(kind)
 
