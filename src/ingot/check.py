@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from ingot._lazy import make_callable
 from ingot.containers.array import array_handle
 from ingot.containers.ragged import ragged_handle
-from ingot.containers.resolve import DatasetPath, FoundDataset, Path, open_complete, resolve_store
+from ingot.containers.resolve import (
+    Address,
+    DatasetPath,
+    FoundDataset,
+    Path,
+    RemotePath,
+    open_complete,
+    resolve_store,
+    with_settings,
+)
 from ingot.containers.table_state import TableState, table_handle
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import LOST, ChunkFailure, Engine
@@ -33,6 +42,7 @@ from ingot.errors import (
     FormatError,
     IngotError,
     NotFoundError,
+    RemoteError,
     UnsafeError,
     UnsupportedError,
 )
@@ -216,10 +226,10 @@ def check(
     >>> finding.file, finding.chunk, finding.lost
     ('c/1', (1,), 'items [50:100]')
     """
-    run = CheckRun(quick, progress, given_options(options))
-    run.path(path)
-    name = path.location if isinstance(path, Store) else os.fspath(path)
-    return run.report(name)
+    chosen = given_options(options)
+    run = CheckRun(quick, progress, chosen)
+    run.path(with_settings(path, chosen.storage))
+    return run.report(_name(path))
 
 
 class _HandleLike(Protocol[Value]):
@@ -243,7 +253,7 @@ class CheckRun:
     progress: Progress | None
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    roots: list[tuple[Path, int]] = field(default_factory=list)
+    roots: list[tuple[Address, int]] = field(default_factory=list)
     """The paths of datasets that are part of no other, with the findings before each."""
     datasets: int = 0
     chunks: int = 0
@@ -271,23 +281,30 @@ class CheckRun:
 
     # Where datasets are --------------------------------------------------------------------------
 
-    def path(self, path: Path) -> None:
-        """Check what lies at a path; raise an error if nothing does."""
+    def path(self, path: Address) -> None:
+        """Check what lies at a path; raise an error if nothing does.
+
+        What a server does not answer, or refuses, is an error as well: nothing is known of it.
+        """
         try:
             found = open_complete(path, None, writable=False)
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
-            if isinstance(error, UnsupportedError) and isinstance(path, str) and "://" in path:
+            if isinstance(error, UnsupportedError) and isinstance(path, RemotePath):
                 raise
             if not self._unopened(path, error):
                 raise
             return
         self._found(path, found)
 
-    def _unopened(self, path: Path, error: IngotError | OSError) -> bool:
+    def _unopened(self, path: Address, error: IngotError | OSError) -> bool:
         """Check what does not open; return False where there is no dataset at all."""
         try:
             place = resolve_store(path, None, writable=False)
         except (IngotError, OSError):
+            if isinstance(path, RemotePath):
+                raise  # There is no such address; it is not repeated, for it may have a secret.
             return not isinstance(error, NotFoundError) and self._refused(path, error)
         if not isinstance(place.store, LocalStore | FileStore | ZipStore) and place.is_empty():
             return False
@@ -308,12 +325,11 @@ class CheckRun:
             return self._members(place.store, place.inner, place.name, 0)
         return not isinstance(error, FormatError | NotFoundError) and self._refused(path, error)
 
-    def _refused(self, path: Path, error: IngotError | OSError) -> bool:
+    def _refused(self, path: Address, error: IngotError | OSError) -> bool:
         if isinstance(error, ArgumentError | ArgumentTypeError):
             raise error  # There is no path to find anything at.
-        name = path.location if isinstance(path, Store) else os.fspath(path)
         self.datasets += 1
-        self._add(_unread(name, error))
+        self._add(_unread(_name(path), error))
         return True
 
     def _folder(self, folder: str, depth: int) -> bool:
@@ -369,7 +385,7 @@ class CheckRun:
 
     # One dataset ---------------------------------------------------------------------------------
 
-    def _found(self, path: Path, found: FoundDataset) -> None:
+    def _found(self, path: Address, found: FoundDataset) -> None:
         place = found.place
         self.roots.append((path, len(self.findings)))
         self._store(place.store, place.name)
@@ -379,6 +395,8 @@ class CheckRun:
         """Open and check a dataset inside a store."""
         try:
             node = read_state(store, lambda view: format.open(view, inner))
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
             self.datasets += 1
             self._broken(format, store, inner, name, error)
@@ -425,6 +443,8 @@ class CheckRun:
                 children = read_state(store, lambda view: format.children(view, inner))
                 for child in children:
                     self._member(format, store, joined(inner, child), f"{name}/{child}")
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
             self._add(_unread(name, error))
 
@@ -434,6 +454,8 @@ class CheckRun:
 
         try:
             found = read_state(store, compare)
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
             problem, count = f"consolidated metadata cannot be read: {_text(error)}", 1
         else:
@@ -447,6 +469,8 @@ class CheckRun:
     def _asked(self, name: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
         try:
             return ask()
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
             return [_unread(name, error)]
 
@@ -459,6 +483,8 @@ class CheckRun:
                     self._items(items, shown)
                 else:
                     self._array(_ColumnArray(handle, column), shown)
+            except RemoteError:
+                raise
             except (IngotError, OSError) as error:
                 self._add(_unread(shown, error))
 
@@ -612,6 +638,8 @@ class CheckRun:
                 pending = states.view() is not store
                 if isinstance(store, LocalStore):
                     store.check_journal()
+            except RemoteError:
+                raise
             except (IngotError, OSError) as error:
                 problem = f"the journal or the log is damaged: {_text(error)}"
                 self._add(Finding(name, "journal", problem, lost="a commit", repair=_SET_ASIDE))
@@ -769,6 +797,8 @@ def _index_failures(chunks: ChunkMap) -> Iterator[ChunkFailure]:
         if stated is not None:
             try:
                 stated.addresses()
+            except RemoteError:
+                raise
             except (IngotError, OSError) as error:
                 yield ChunkFailure((), "", error)
         return
@@ -791,6 +821,8 @@ def _index_failures(chunks: ChunkMap) -> Iterator[ChunkFailure]:
             for shard, table in zip(some, tables, strict=True):
                 try:
                     chunks.locate(table)
+                except RemoteError:
+                    raise
                 except (IngotError, OSError) as error:
                     yield ChunkFailure(tuple(table[0].tolist()), template.key(shard), error)
 
@@ -878,6 +910,12 @@ def _staged_keys(store: Store, folder: str) -> Iterator[str]:
                 folders.append(key)
             elif is_staged(name) and key not in SPARES:
                 yield key
+
+
+def _name(path: Address) -> str:
+    if isinstance(path, Store):
+        return path.location
+    return path.url if isinstance(path, RemotePath) else os.fspath(path)
 
 
 def _unread(name: str, error: IngotError | OSError) -> Finding:

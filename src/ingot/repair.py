@@ -19,13 +19,13 @@ from ingot.check import KEPT_ASIDE, CheckRun, Finding, Report, format_of
 from ingot.containers.array import array_handle
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ragged import ragged_handle
-from ingot.containers.resolve import DatasetPath, Path, resolve_store
+from ingot.containers.resolve import Address, DatasetPath, Path, resolve_store, with_settings
 from ingot.containers.table_state import column_handle, items_handle, table_handle
 from ingot.engine import changes, ragged
 from ingot.engine.payload import engine_of
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import ChunkFailure, Engine
-from ingot.errors import IngotError, ReadOnlyError
+from ingot.errors import IngotError, ReadOnlyError, RemoteError
 from ingot.formats.checkable import RepairRequest, as_repairable
 from ingot.formats.format import (
     ArrayNode,
@@ -79,15 +79,17 @@ def repair(
     """
     chosen = given_options(options)
     before = CheckRun(False, None, chosen)
-    before.path(path)
+    address = with_settings(path, chosen.storage)
+    before.path(address)
     ends = [*(start for _, start in before.roots[1:]), len(before.findings)]
     run = _Mending(chosen, drop, longest, backup)
-    for (root, start), end in zip(before.roots, ends, strict=True):
+    # A path that cannot be looked at is a finding without a dataset.
+    for (root, start), end in zip(before.roots, ends[: len(before.roots)], strict=True):
         found = before.findings[start:end]
         if any(each.repair or each.severity == "error" for each in found):
             run.mend(root, found)
     after = CheckRun(False, None, chosen)
-    after.path(path)
+    after.path(address)
     name = path.location if isinstance(path, Store) else os.fspath(path)
     report = after.report(name)
     return replace(report, done=tuple(run.done), backup=run.kept)
@@ -104,7 +106,7 @@ class _Mending:
     done: list[Finding] = field(default_factory=list)
     kept: str | None = None
 
-    def mend(self, path: Path, found: Iterable[Finding]) -> None:
+    def mend(self, path: Address, found: Iterable[Finding]) -> None:
         """Mend one dataset, or group, and all below it."""
         place = resolve_store(path, None, writable=True)
         if Feature.WRITE not in place.store.features:
@@ -185,6 +187,8 @@ class _Mending:
             problem = (
                 "" if found is None or found.current else f"{len(found.stale)} documents differ"
             )
+        except RemoteError:
+            raise
         except (IngotError, OSError) as error:
             problem = f"cannot be read: {error}"
         if not problem:

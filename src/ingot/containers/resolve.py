@@ -596,8 +596,8 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def detect_dataset(path: str) -> FormatEntry | None:
-    """Return the format of the dataset at a local path; None if there is none.
+def detect_dataset(path: Address) -> FormatEntry | None:
+    """Return the format of the dataset at a path; None if there is none.
 
     Only its markers are read: the dataset may be damaged.
 
@@ -658,12 +658,17 @@ def _own_format(chosen: Format, node: Node) -> Format:
 
 
 def remove_existing(
-    place: DatasetPath, store: Store, *, overwrite: bool, groups: bool
+    place: DatasetPath,
+    store: Store,
+    *,
+    overwrite: bool,
+    groups: bool,
+    hint: str = "overwrite=True replaces it",
 ) -> Commit | None:
     """Return the commit that removes the dataset at a path; None when no file is there.
 
-    Raises `ExistsError` when `overwrite` does not allow it, and for what is never replaced: files
-    that are no dataset, and groups unless `groups`.
+    Raises `ExistsError`, with a hint, when `overwrite` does not allow it, and for what is never
+    replaced: files that are no dataset, and groups unless `groups`.
     """
     listed = Feature.LIST in place.store.features
     if listed and place.is_empty():
@@ -674,9 +679,7 @@ def remove_existing(
             return None
         raise ExistsError(f"{place.name}: there is something already, and no known dataset")
     if not overwrite:
-        raise ExistsError(
-            f"{place.name}: a {entry.name} dataset is there already; overwrite=True replaces it"
-        )
+        raise ExistsError(f"{place.name}: a {entry.name} dataset is there already; {hint}")
     found = FORMATS[entry.name]
     try:
         node = found.open(store, place.inner)

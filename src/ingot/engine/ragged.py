@@ -26,6 +26,7 @@ from ingot.errors import (
     DamageWarning,
     IngotError,
     LimitError,
+    RemoteError,
     UnsupportedError,
 )
 from ingot.formats.format import (
@@ -177,6 +178,8 @@ class RaggedEngine:
                 try:
                     for _ in self._decoded(range(number, number + 1)):
                         pass
+                except RemoteError:
+                    raise
                 except (IngotError, OSError) as error:
                     yield number, self._key_of(number), error
 

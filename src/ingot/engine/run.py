@@ -37,6 +37,7 @@ from ingot.errors import (
     DamageWarning,
     IngotError,
     LimitError,
+    RemoteError,
     UnsafeError,
 )
 from ingot.formats.format import (
@@ -367,6 +368,8 @@ class Engine:
         for each in coords:
             try:
                 found += self._decoded([each])
+            except RemoteError:
+                raise
             except (IngotError, OSError) as error:
                 failures.append(ChunkFailure(each, self._key_at(each), error))
                 found.append(None)
@@ -1025,6 +1028,8 @@ class Engine:
                     try:
                         for _ in self._decoded([each]):
                             pass
+                    except RemoteError:
+                        raise
                     except (IngotError, OSError) as error:
                         yield ChunkFailure(each, self._key_at(each), error)
 

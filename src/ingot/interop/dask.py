@@ -25,7 +25,7 @@ from ingot import api
 from ingot.containers import staged
 from ingot.containers.array import Array
 from ingot.containers.create import ArraySpec, StagedChunks
-from ingot.containers.resolve import NewDataset, remove_existing, resolve_new
+from ingot.containers.resolve import NewDataset, remove_existing, resolve_new, with_settings
 from ingot.containers.staged import ExistingTarget, NewTarget, Target
 from ingot.containers.table import Table
 from ingot.containers.view import ViewSource, parsed
@@ -34,7 +34,7 @@ from ingot.dtypes import DType
 from ingot.errors import ArgumentError, LockedError, NotFoundError, UnsupportedError
 from ingot.formats.format import Kind
 from ingot.interop import arrow, pandas
-from ingot.options import Options
+from ingot.options import Options, given_options
 from ingot.query.expr import Expression
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Delete, Edit, Feature, Move, Store
@@ -197,7 +197,9 @@ def _frame_to_ingot(
 def _array_to_ingot(data: Any, path: Any, folder: str | None, as_array: Mapping[str, Any]) -> Array:
     _check_known(data)
     arguments = dict(as_array)
-    new = resolve_new(path, arguments.get("format"), Kind.ARRAY, "zarr3")
+    options = given_options(arguments.get("options"))
+    address = with_settings(path, options.storage)
+    new = resolve_new(address, arguments.get("format"), Kind.ARRAY, "zarr3")
     if not staged.is_possible(_new_target(new, data, arguments)):
         with _parts(path, folder) as parts:
             return api.array(to_ingot(data, parts / "array.zarr"), path, **arguments)

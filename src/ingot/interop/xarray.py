@@ -26,12 +26,12 @@ from ingot.containers.array import Array
 from ingot.containers.column import TableColumn
 from ingot.containers.group import Group
 from ingot.containers.ragged import Ragged
-from ingot.containers.resolve import detect_dataset
+from ingot.containers.resolve import detect_dataset, with_settings
 from ingot.containers.table import Table
 from ingot.dtypes import DType
 from ingot.errors import ArgumentError, FormatError, IngotError, LockedError, MemberError
 from ingot.interop.xarray_writing import Mode, write
-from ingot.options import Options
+from ingot.options import Options, given_options
 from ingot.stores.store import Store
 
 __all__ = ["IngotAccessor", "IngotBackendEntrypoint", "IngotDataStore", "LazyArray", "LazyItems"]
@@ -224,7 +224,9 @@ class IngotAccessor:
             raise ArgumentError("append_dim and region exclude each other")
         if mode not in ("w-", "w", "a"):
             raise ArgumentError(f"mode is {mode!r}, not 'w-', 'w' or 'a'")
-        changes = append_dim is not None or region is not None or (mode == "a" and _exists(path))
+        changes = (
+            append_dim is not None or region is not None or (mode == "a" and _exists(path, options))
+        )
         opening = partial(IngotBackendEntrypoint().open_dataset, path, options=options)
         write(
             self._dataset,
@@ -370,8 +372,10 @@ class LazyItems(_ReadInAThread):
         return objects
 
 
-def _exists(path: str | os.PathLike[str]) -> bool:
-    return detect_dataset(os.fspath(path)) is not None
+def _exists(path: str | os.PathLike[str], options: Options | None) -> bool:
+    return (
+        detect_dataset(with_settings(os.fspath(path), given_options(options).storage)) is not None
+    )
 
 
 def _opened(path: Any, group: str | None, options: Options | None) -> Node:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from ingot.containers import staged
 from ingot.containers.array import Array
 from ingot.containers.create import ArraySpec, StagedChunks
 from ingot.containers.group import Group
-from ingot.containers.resolve import remove_existing, resolve_new
+from ingot.containers.resolve import remove_existing, resolve_new, with_settings
 from ingot.containers.staged import ExistingTarget, NewTarget, Target
 from ingot.errors import (
     ArgumentError,
@@ -53,6 +54,7 @@ _READ_ONLY: Final = frozenset(
     )
 )
 _TEXT: Final = str
+_REPLACING: Final = 'mode="w" replaces it, mode="a" adds variables'
 
 
 def write(
@@ -186,13 +188,15 @@ def _create(
     options: Options,
 ) -> None:
     """Store a new dataset; all of it appears by one commit."""
-    place, format, inner = resolve_new(path, None, Kind.GROUP, "zarr3")
+    address = with_settings(path, options.storage)
+    place, format, inner = resolve_new(address, None, Kind.GROUP, "zarr3")
     if not isinstance(format, GroupFormat) or format.name != "zarr3":
         raise UnsupportedError(
             f"{place.name}: datasets of xarray are stored as zarr3, not {format.name}"
         )
 
-    old = remove_existing(place, place.store, overwrite=overwrite, groups=True)
+    removed = partial(remove_existing, place, groups=True, hint=_REPLACING)
+    old = removed(place.store, overwrite=overwrite)
     version = None if old is None else settled_number(place.store)
     with dask.undone(place.store), ExitStack() as announced:
         parts = [piece for piece in pieces if piece.is_dask]
@@ -209,7 +213,9 @@ def _create(
                 group.array(piece.name, piece.items(edits.get(piece.name)), **piece.arguments())
             with writing(place.store, durability=options.durability) as turn:
                 if old is None:
-                    remove_existing(place, turn.store, overwrite=False, groups=True)
+                    remove_existing(
+                        place, turn.store, overwrite=False, groups=True, hint=_REPLACING
+                    )
                 elif version != current_number(turn.store):
                     raise _overtaken(path)
                 turn.commit(buffered.commit())

@@ -402,6 +402,19 @@ def test_workers_stage_chunks_in_a_bucket(bucket: str, monkeypatch: pytest.Monke
     assert staged_objects(bucket) == []
 
 
+def test_settings_of_a_bucket_are_options(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    options = ingot.Options(storage=s3_server.storage())
+    place = f"s3://crashes/{secrets.token_hex(6)}/a.zarr"
+    data = da.arange(12, chunks=4)
+    with dask.config.set(scheduler="threads"):
+        to_ingot(data, place, options=options)
+        assert array(place, options=options).sum().compute() == 66
+
+
 def test_a_task_that_fails_leaves_a_bucket_as_it_was(bucket: str) -> None:
     def fails(block: Any) -> Any:
         if block[0, 0] == values()[16, 0]:

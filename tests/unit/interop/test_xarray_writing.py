@@ -1,5 +1,7 @@
 """Datasets of xarray are stored by `ds.ingot.to`: one commit for each call."""
 
+import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import ingot
+from tests.seaweed import S3Server
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("dask.array")
@@ -45,7 +48,7 @@ def test_a_dataset_is_stored_by_one_commit(tmp_path: Path, chunked: bool) -> Non
     stored.ingot.to(path)
     xr.testing.assert_identical(opened(path), given)
     xr.testing.assert_identical(xr.open_zarr(path, consolidated=False).load(), given)
-    with pytest.raises(ingot.errors.ExistsError):
+    with pytest.raises(ingot.errors.ExistsError, match='mode="w" replaces it'):
         stored.ingot.to(path)
     other = weather(periods=3)
     (other.chunk() if chunked else other).ingot.to(path, mode="w")
@@ -196,3 +199,20 @@ def test_the_accessor_writes_what_it_is_told(tmp_path: Path) -> None:
     with pytest.raises(ingot.errors.ArgumentTypeError, match="not a string or None"):
         xr.Dataset({3: ("x", [1])}).ingot.to(tmp_path / "w.zarr")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["values", "dask"])
+def test_settings_of_a_store_are_options(
+    chunked: bool, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    options = ingot.Options(storage=s3_server.storage())
+    place, given = f"s3://crashes/{secrets.token_hex(6)}/w.zarr", weather()
+    data = given.chunk({"time": 4}) if chunked else given
+    data.ingot.to(place, options=options)
+    data.ingot.to(place, append_dim="time", options=options)
+    given[["x"]].assign(more=("x", given["x"].values)).ingot.to(place, mode="a", options=options)
+    found = xr.open_dataset(place, engine=IngotBackendEntrypoint, options=options)
+    assert found.sizes["time"] == 2 * given.sizes["time"]
+    assert found["more"].values.tolist() == given["x"].values.tolist()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, HEADER_BYTES, ChunkHeader
 from ingot.codecs.codec import CodecChain
 from ingot.codecs.compressors import Blosc
-from ingot.errors import IngotError
+from ingot.errors import IngotError, RemoteError
 from ingot.formats import json
 from ingot.formats.checkable import Finding, Repair
 from ingot.formats.format import ArrayNode, Node, Sharded, as_sharded, manifested, stored_map
@@ -226,6 +226,8 @@ def _manifest_repair(node: ArrayNode, name: str) -> Repair | None:
     present = {each for each in listed if all(map(int.__lt__, each, counts))}
     try:
         names = {tuple(row) for row in named.named_chunks().tolist()}
+    except RemoteError:
+        raise
     except IngotError as error:
         made = named.naming(present)
         problem = f"the manifest cannot be read: {' '.join(str(error).split())}"
