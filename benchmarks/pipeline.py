@@ -70,13 +70,17 @@ def worker(name: str, folder: str, scale: float) -> None:
             "shards": {"chunks": (10, 50, 50), "shards": (50, 250, 250)},
         }.items()
     }
-    jobs: dict[str, Callable[[Any], Any]] = {
-        "write": lambda array: array.__setitem__(..., data),
-        "full read": lambda array: array[...],
-        "10^3 box": lambda array: array[11:21, 101:111, 101:111],
-        "element": lambda array: array[13, 17, 19],
-        "plane [k]": lambda array: array[33],
-        "plane [:, :, k]": lambda array: array[:, :, 33],
+    words = np.array([f"word {number % 977}" * (number % 5) for number in range(400_000)], "T")
+    shape = {"shape": words.shape, "chunks": (20_000,), "dtype": "string"}
+    arrays["text"] = zarr.create_array(f"{folder}/{name}-text.zarr", **shape)
+    content = {"chunks": data, "shards": data, "text": words}
+    jobs: dict[str, Callable[[Any, Any], Any]] = {
+        "write": lambda array, values: array.__setitem__(..., values),
+        "full read": lambda array, _: array[...],
+        "10^3 box": lambda array, _: array[11:21, 101:111, 101:111],
+        "element": lambda array, _: array[13, 17, 19],
+        "plane [k]": lambda array, _: array[33],
+        "plane [:, :, k]": lambda array, _: array[:, :, 33],
     }
     print("ready", flush=True)
     for line in sys.stdin:
@@ -85,9 +89,9 @@ def worker(name: str, folder: str, scale: float) -> None:
         best = float("inf")
         for _ in range(count):
             start = time.perf_counter()
-            result = jobs[job](arrays[kind])
+            result = jobs[job](arrays[kind], content[kind])
             best = min(best, time.perf_counter() - start)
-        if job == "full read" and not np.array_equal(result, data):
+        if job == "full read" and not np.array_equal(result, content[kind]):
             raise AssertionError(f"{name} reads wrong data")
         print(best, flush=True)
 
@@ -120,6 +124,7 @@ def main() -> None:
         for kind in ("chunks", "shards")
         for job in ("write", "full read", "10^3 box", "element", "plane [k]", "plane [:, :, k]")
     ]
+    jobs += ["text|write", "text|full read"]
     best: dict[tuple[str, str], float] = {}
     source, copies = np.ones(_shape(given.scale), "f4"), {1: float("inf"), 2: float("inf")}
     for _ in range(given.rounds):

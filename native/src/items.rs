@@ -5,6 +5,7 @@
 //! is wrong with which. `search` finds the items that pass tests, `take` returns some items, and `visit`
 //! shows all: they read packs by themselves (`source`), and keep one at a time in the memory of a thread.
 
+pub mod framed;
 pub mod search;
 pub mod source;
 pub mod take;

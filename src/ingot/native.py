@@ -65,6 +65,7 @@ __all__ = [
     "ABI",
     "Choice",
     "Description",
+    "FramedItems",
     "Iterators",
     "Kernel",
     "KernelWarning",
@@ -73,6 +74,7 @@ __all__ = [
     "OpenFile",
     "choice",
     "choose",
+    "framed_items",
     "iterators",
     "kernel",
     "make_layout",
@@ -1005,6 +1007,21 @@ def pack_strings_of() -> "Callable[..., None] | None":
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., None]", compiled.pack_strings_of)
+
+
+class FramedItems(Protocol):
+    """Items in a row, each behind its length (u32), behind a count of the items."""
+
+    def split_items(self, framed: "Buffer", count: int) -> tuple[bytes, bytes] | None:
+        """Return the offsets (i64) and the bytes of items; None where anything is wrong."""
+
+    def join_items(self, offsets: "Buffer", items: "Buffer") -> bytes | None:
+        """Return items between offsets (i64) behind their lengths; None where that is wrong."""
+
+
+def framed_items() -> FramedItems | None:
+    """Return the native kernel, which takes such items apart; None for the twin."""
+    return cast("FramedItems | None", _compiled())
 
 
 class Iterators(Protocol):

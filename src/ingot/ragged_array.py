@@ -685,13 +685,13 @@ def _windows(
     return found, held
 
 
-def to_text(items: RaggedArray) -> NDArray[Any]:
+def to_text(items: RaggedArray, dtype: DType = dtypes.NULLABLE_TEXT) -> NDArray[Any]:
     """Return text as an array of NumPy's strings; a null is None.
 
     Without the native kernel, items of about one length are padded to one width, which NumPy
     converts at once.
     """
-    found = np.zeros(len(items), dtypes.NULLABLE_TEXT)
+    found = np.zeros(len(items), dtype)
     pack = native.pack_strings()
     if pack is not None:
         offsets, data = np.ascontiguousarray(items.offsets), np.ascontiguousarray(items.data)

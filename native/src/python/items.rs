@@ -9,6 +9,7 @@ use crate::chunk::encode::Recipe;
 use crate::chunk::header::Filter;
 use crate::files::Root;
 use crate::files::small_files::Piece;
+use crate::items::framed;
 use crate::items::search::Test;
 use crate::items::source::{Source, Sources};
 use crate::items::{Closing, Guard, Items, LENGTH_BYTES, OFFSET_BYTES, PackRecipe, Packs, encode_packs as encode};
@@ -211,4 +212,32 @@ pub fn encode_packs<'py>(
     }
     let images = detached(py, |_, interrupt| encode(&parts, &recipe, threads, interrupt))?;
     Ok(images.iter().map(|image| PyBytes::new(py, image).unbind()).collect())
+}
+
+/// Return the offsets (i64) and the bytes of items that lie in a row, each behind its length, behind their
+/// count; `None` where anything is wrong.
+#[pyfunction]
+pub fn split_items<'py>(
+    py: Python<'py>,
+    framed: &Bound<'py, PyAny>,
+    count: usize,
+) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    let framed = Input::of(framed)?;
+    let bytes = framed.bytes();
+    let found = py.detach(|| framed::split(bytes, count));
+    Ok(found.map(|(offsets, items)| (PyBytes::new(py, &offsets), PyBytes::new(py, &items))))
+}
+
+/// Return items, which lie between offsets (i64), in a row and behind their lengths; `None` where an offset
+/// is wrong.
+#[pyfunction]
+pub fn join_items<'py>(
+    py: Python<'py>,
+    offsets: &Bound<'py, PyAny>,
+    items: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let (offsets, items) = (Input::of(offsets)?, Input::of(items)?);
+    let (ends, _) = offsets.bytes().as_chunks::<OFFSET_BYTES>();
+    let bytes = items.bytes();
+    Ok(py.detach(|| framed::join(ends, bytes)).map(|made| PyBytes::new(py, &made)))
 }

@@ -89,7 +89,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
     module.add_function(wrap_pyfunction!(items::decode_packs, module)?)?;
     module.add_function(wrap_pyfunction!(items::encode_packs, module)?)?;
+    module.add_function(wrap_pyfunction!(items::join_items, module)?)?;
     module.add_function(wrap_pyfunction!(items::mark_packs, module)?)?;
+    module.add_function(wrap_pyfunction!(items::split_items, module)?)?;
     module.add_function(wrap_pyfunction!(items::take_packs, module)?)?;
     module.add_function(wrap_pyfunction!(iteration::iterate_items, module)?)?;
     module.add_function(wrap_pyfunction!(iteration::iterate_rows, module)?)?;

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot import dtypes
+from ingot import dtypes, native
 from ingot.codecs.codec import Buffer, ChunkSpec, Serializer, register
 from ingot.dtypes import DType
 from ingot.errors import (
@@ -30,7 +30,15 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.fields import FieldReader, shown
-from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
+from ingot.ragged_array import (
+    BYTES,
+    UTF8,
+    ItemKind,
+    RaggedArray,
+    from_text,
+    offsets_of,
+    to_text,
+)
 
 __all__ = [
     "Json2",
@@ -66,10 +74,8 @@ class VlenSerializer(Serializer):
         >>> VlenUtf8().items(VlenUtf8().encode(np.array(["ape", ""])), 2).to_list()
         ['ape', '']
         """
-        found = list(_unpack(self.name, data, count))
-        lengths = np.fromiter(map(len, found), np.int64, count)
-        values = np.frombuffer(b"".join(found), np.uint8)
-        return RaggedArray.checked(self.kind, offsets_of(lengths), values, None, self.name)
+        offsets, values = _split(self.name, data, count)
+        return RaggedArray.checked(self.kind, offsets, values, None, self.name)
 
 
 @register
@@ -93,10 +99,13 @@ class VlenUtf8(VlenSerializer):
 
     def encode(self, array: Array) -> Buffer:
         """Return the texts in UTF-8."""
-        return _pack(array, _encoded_text)
+        made = _joined(array) if array.dtype in (dtypes.TEXT, dtypes.NULLABLE_TEXT) else None
+        return _pack(array, _encoded_text) if made is None else made
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
         """Return the texts."""
+        if spec.dtype.kind == "T":
+            return to_text(self.items(data, spec.count), spec.dtype).reshape(spec.shape)
         try:
             texts = [str(item, "utf-8") for item in _unpack(self.name, data, spec.count)]
         except UnicodeDecodeError as error:
@@ -327,6 +336,28 @@ def _unpack(name: str, data: Buffer, count: int) -> Iterator[memoryview]:
         yield view[start:position]
     if position != len(view):
         raise CorruptionError(f"{name}: {len(view) - position} bytes follow the last item")
+
+
+def _split(name: str, data: Buffer, count: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the offsets and the bytes of the items of a ``vlen`` layout."""
+    framed = native.framed_items()
+    made = None if framed is None else framed.split_items(data, count)
+    if made is not None:
+        return np.frombuffer(made[0], np.int64), np.frombuffer(made[1], np.uint8)
+    # It also says what is wrong.
+    found = list(_unpack(name, data, count))
+    lengths = np.fromiter(map(len, found), np.int64, count)
+    return offsets_of(lengths), np.frombuffer(b"".join(found), np.uint8)
+
+
+def _joined(array: Array) -> bytes | None:
+    """Return NumPy's strings in the ``vlen`` layout, by the kernel; missing ones are empty."""
+    framed = native.framed_items()
+    if framed is None:
+        return None
+    texts = from_text(array.reshape(-1))
+    offsets, items = texts.offsets.data, np.ascontiguousarray(texts.data).data
+    return framed.join_items(offsets, items)
 
 
 def _encoded_text(item: object) -> bytes:

@@ -75,7 +75,7 @@ _CODECS: Final = frozenset(
     (
         *("BytesCodec", "BloscCodec", "ZstdCodec", "GzipCodec", "Crc32cCodec", "TransposeCodec"),
         *("ShardingCodec", "Blosc", "Zstd", "GZip", "Zlib", "LZ4", "CRC32C"),
-        *("SafeBloscCodec", "SafeBlosc"),
+        *("SafeBloscCodec", "SafeBlosc", "VLenUTF8Codec", "VLenUTF8"),
     )
 )
 # The name of a codec that numcodecs knows and the specification does not.
@@ -358,7 +358,7 @@ class IngotCodecPipeline(CodecPipeline):  # type: ignore[misc]  # zarr is not fo
     def _plan(self, batch: list[Any], buffer: Any) -> Plan | None:
         """Return what a batch is made of; None for what is left to zarr-python."""
         values = buffer.as_ndarray_like()
-        if not batch or not isinstance(values, np.ndarray) or values.dtype.hasobject:
+        if not batch or not isinstance(values, np.ndarray) or not _is_held(values.dtype):
             return None
         spec = batch[0][1]
         if getattr(spec.config, "read_missing_chunks", True) is False:
@@ -420,8 +420,10 @@ class IngotCodecPipeline(CodecPipeline):  # type: ignore[misc]  # zarr is not fo
             return False
         pairs = ((own.chunks, array.chunks), (own.codec, array.codec), (own.ndim, array.ndim))
         same = all(one == other for one, other in pairs)
-        fills = np.asarray(own.fill).tobytes(), np.asarray(array.fill).tobytes()
-        return same and fills[0] == fills[1]
+        fills = np.asarray(own.fill), np.asarray(array.fill)
+        if array.dtype.kind == "T":
+            return same and bool(fills[0] == fills[1])
+        return same and fills[0].tobytes() == fills[1].tobytes()
 
     def _documents(
         self, parts: Sequence[ChunkPart], chunk: tuple[int, ...]
@@ -527,9 +529,14 @@ def _open(place: Any, mode: Any, dtype: np.dtype[Any] | None) -> Array | None:
         array = api.open(place, mode, options=_OPTIONS)
     except (IngotError, OSError):
         return None
-    if not isinstance(array, Array) or array.dtype.hasobject:
+    if not isinstance(array, Array) or not _is_held(array.dtype):
         return None
     return array if dtype is None or array.dtype == dtype else None
+
+
+def _is_held(dtype: np.dtype[Any]) -> bool:
+    """Return whether items are held as zarr-python holds them: numbers, times, NumPy's strings."""
+    return dtype.kind == "T" or not dtype.hasobject
 
 
 def _key_style(metadata: Any) -> tuple[str, bool] | None:

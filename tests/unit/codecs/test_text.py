@@ -14,6 +14,8 @@ from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Serializer, parse_stage
 from ingot.codecs.text import Json2, VlenArray, VlenBytes, VlenUtf8
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from tests.kernels import KERNELS
+from tests.storage import use_kernel
 
 Array = np.ndarray[Any, Any]
 OBJECT = np.dtype(object)
@@ -42,6 +44,36 @@ def test_text_is_laid_out_as_in_numcodecs(texts: list[str]) -> None:
     found = CodecChain((), VlenUtf8()).decode(stored, ChunkSpec(array.shape, dtypes.TEXT))
     assert found.dtype == dtypes.TEXT
     assert found.tolist() == texts
+
+
+@pytest.mark.parametrize("kernel_name", KERNELS)
+def test_text_of_every_kind_is_the_same_on_both_kernels(
+    kernel_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_kernel(kernel_name, monkeypatch)
+    texts = ["", "ape", "b\0", "\0", "å∂𝄞", "a sentence that does not lie in the array " * 9]
+    array = np.array(texts * 2, dtypes.TEXT).reshape(3, 4)
+    stored = CodecChain((), VlenUtf8()).encode(array)
+    assert stored == packed(*(item.encode() for item in texts * 2))
+    assert CodecChain((), VlenUtf8()).encode(array.T.copy().T) == stored
+    found = CodecChain((), VlenUtf8()).decode(stored, ChunkSpec((3, 4), dtypes.TEXT))
+    assert (found.dtype, found.tolist()) == (dtypes.TEXT, array.tolist())
+    nulls = np.array(["a", None, ""], dtypes.NULLABLE_TEXT)
+    assert CodecChain((), VlenUtf8()).encode(nulls) == packed(b"a", b"", b"")
+    empty = np.zeros((0, 2), dtypes.TEXT)
+    assert CodecChain((), VlenUtf8()).encode(empty) == packed()
+    found = CodecChain((), VlenUtf8()).decode(packed(), ChunkSpec((0, 2), dtypes.TEXT))
+    assert found.shape == (0, 2)
+
+
+@pytest.mark.parametrize("kernel_name", KERNELS)
+@pytest.mark.parametrize("item", [b"\xff\xfe", b"\xed\xa0\x80", b"caf\xc3"])
+def test_what_is_no_text_is_corrupt_on_both_kernels(
+    kernel_name: str, item: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_kernel(kernel_name, monkeypatch)
+    with pytest.raises(CorruptionError, match="vlen-utf8: item 1"):
+        VlenUtf8().decode(packed(b"ab", item), ChunkSpec((2,), dtypes.TEXT))
 
 
 @given(st.lists(st.binary(max_size=8), min_size=1, max_size=12))
@@ -110,14 +142,18 @@ DAMAGED = {
 
 @each_stage
 @pytest.mark.parametrize("name", DAMAGED)
-def test_lengths_are_counted_against_the_bytes(stage: Serializer, name: str) -> None:
+@pytest.mark.parametrize("kernel_name", KERNELS)
+def test_lengths_are_counted_against_the_bytes(
+    kernel_name: str, stage: Serializer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_kernel(kernel_name, monkeypatch)
     spec = ChunkSpec((2,), stage.holds or OBJECT)
     with pytest.raises(CorruptionError, match=f"{stage.name}|no bytes"):
         CodecChain((), stage).decode(DAMAGED[name], spec)
 
 
 def test_text_that_is_no_text_is_corrupt() -> None:
-    with pytest.raises(CorruptionError, match="not text"):
+    with pytest.raises(CorruptionError, match="item 0 is no text in UTF-8"):
         VlenUtf8().decode(packed(b"\xff\xfe"), ChunkSpec((1,), dtypes.TEXT))
 
 

@@ -22,6 +22,7 @@ from ingot.interop.zarr import ChunkPart, parse_key, whole_box  # noqa: E402
 
 NAME = "ingot.interop.zarr.IngotCodecPipeline"
 # Importing cubed changes the second one, by which writes are left to zarr-python.
+OWN = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 SETTINGS = {"codec_pipeline.path": NAME, "array.write_empty_chunks": False}
 SHAPE, CHUNKS = (7, 11), (3, 4)
 DATA = np.arange(77, dtype="<i4").reshape(SHAPE)
@@ -208,6 +209,28 @@ def test_folders_are_read_and_written_without_the_codecs_of_zarr(
     assert np.array_equal(array[...], expected)
     assert np.array_equal(array.oindex[[6, 0], ::3], expected[[6, 0]][:, ::3])
     assert np.array_equal(ingot.open(tmp_path / "a.zarr")[...], expected)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("local", [True, False], ids=["folder", "memory"])
+def test_text_is_read_and_written_without_the_codecs_of_zarr(
+    tmp_path, version, local, pipeline, monkeypatch
+):
+    refuse_own(monkeypatch)
+    place = str(tmp_path / "t.zarr") if local else zarr.storage.MemoryStore()
+    texts = np.array(["", "å∂𝄞", "b", "a long sentence " * 9] * 3, "T").reshape(4, 3)
+    array = zarr.create_array(place, shape=(4, 3), chunks=(3, 2), dtype=str, zarr_format=version)
+    array[...] = texts
+    array[1, 2] = "changed"
+    texts[1, 2] = "changed"
+    found = zarr.open_array(array.store_path, mode="r")
+    assert found[...].tolist() == texts.tolist()
+    assert found[1:3, 1].tolist() == texts[1:3, 1].tolist()
+    assert found.oindex[[0, 3], [2, 0]].tolist() == texts[np.ix_([0, 3], [2, 0])].tolist()
+    monkeypatch.undo()
+    with zarr.config.set({"codec_pipeline.path": OWN}):
+        own = zarr.open_array(array.store_path, mode="r")
+        assert own[...].tolist() == texts.tolist()
 
 
 def test_unsharded_chunks_of_other_stores_are_coded_by_ingot(pipeline, monkeypatch):
