@@ -16,12 +16,11 @@ import pytest
 from benchmarks.interpreters import find_newer_python
 from tests.architecture.source import ROOT
 
-# The files that read and write arrays, those of codecs, shards, pipelines and groups.
+# The files that read and write arrays, and those of codecs, shards and pipelines.
 FILES = (
     *("test_array.py", "test_indexing.py", "test_v2.py", "test_resize.py", "test_codecs"),
-    *("test_api.py", "test_group.py", "test_attributes.py", "test_unified_chunk_grid.py"),
-    *("test_codec_pipeline.py", "test_codec_pipeline_suite.py", "test_pipeline_parity.py"),
-    *("test_fastpath_equivalence.py", "test_fused_pipeline.py", "test_regression"),
+    *("test_api.py", "test_unified_chunk_grid.py", "test_regression"),
+    *("test_codec_pipeline.py", "test_codec_pipeline_suite.py", "test_fastpath_equivalence.py"),
 )
 PACKAGES = ("pytest", "pytest-asyncio", "pytest-xdist", "pytest-timeout", "pytest-benchmark")
 NEEDED = (*PACKAGES, "hypothesis", "numpydoc", "tomlkit", "fsspec", "pyyaml")
