@@ -5,6 +5,7 @@ and asks the format what is wrong beside the chunks (`ingot.formats.checkable.Ch
 that does not answer gets the checks that hold for all formats. Nothing is written.
 """
 
+import errno
 import html
 import math
 import os
@@ -79,6 +80,8 @@ __all__ = [
     "Severity",
     "check",
     "format_of",
+    "is_damage",
+    "name_of",
 ]
 
 Progress: TypeAlias = Callable[[int], object]
@@ -229,7 +232,7 @@ def check(
     chosen = given_options(options)
     run = CheckRun(quick, progress, chosen)
     run.path(with_settings(path, chosen.storage))
-    return run.report(_name(path))
+    return run.report(name_of(path))
 
 
 class _HandleLike(Protocol[Value]):
@@ -329,7 +332,7 @@ class CheckRun:
         if isinstance(error, ArgumentError | ArgumentTypeError):
             raise error  # There is no path to find anything at.
         self.datasets += 1
-        self._add(_unread(_name(path), error))
+        self._add(_unread(name_of(path), error))
         return True
 
     def _folder(self, folder: str, depth: int) -> bool:
@@ -342,6 +345,9 @@ class CheckRun:
             return True
         for entry in entries:
             if KEPT_ASIDE in entry.name:
+                continue
+            if not _is_unicode(entry.name):
+                self._add(Finding(entry.path, "unsafe", _NO_UNICODE, severity="warning"))
                 continue
             try:
                 facts = entry.stat(follow_symlinks=not entry.is_symlink() or entry.is_file())
@@ -785,6 +791,10 @@ def _missing(name: str, chunks: ChunkMap, listed: Iterable[Coords]) -> Iterator[
         yield Finding(name, "missing", problem, template.key(first), first, lost, repair)
 
 
+_NO_UNICODE: Final = "not checked: a name that is no Unicode"
+_GONE: Final = {errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+"""Errors of the system that say that bytes are gone: no file, or one that a disk does not give."""
+
 _DROP: Final = "with drop: replace it by the fill value"
 _SHORTEN: Final = "shorten the array to what is stored"
 
@@ -880,7 +890,11 @@ def _merged(
     for (key, _), same in shown[:_MOST_FAILURES]:
         first, problem = same[0], _text(same[0].error)
         is_lost = problem.startswith(LOST)
-        if len(same) == 1:
+        if not is_damage(first.error):
+            if len(same) > 1:
+                problem = f"{problem}; the same of {len(same)} chunks, to {same[-1].coords}"
+            yield Finding(name, "chunk", f"cannot be read: {problem}", key, first.coords or None)
+        elif len(same) == 1:
             kind = "missing" if is_lost else "chunk"
             yield Finding(name, kind, problem, key, first.coords or None, lost(first), _DROP)
         else:
@@ -912,10 +926,33 @@ def _staged_keys(store: Store, folder: str) -> Iterator[str]:
                 yield key
 
 
-def _name(path: Address) -> str:
+def name_of(path: Address) -> str:
+    """Return a path as a report shows it."""
     if isinstance(path, Store):
         return path.location
     return path.url if isinstance(path, RemotePath) else os.fspath(path)
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that stored bytes are wrong or gone.
+
+    Bytes that may not be read, that are larger than a limit, or that need a codec which is not
+    there may be sound: nothing replaces them.
+
+    >>> is_damage(CorruptionError("a checksum differs")), is_damage(PermissionError(13, "no"))
+    (True, False)
+    """
+    if isinstance(error, IngotError):
+        return isinstance(error, CorruptionError | FormatError | NotFoundError)
+    return not isinstance(error, OSError) or error.errno in _GONE
 
 
 def _unread(name: str, error: IngotError | OSError) -> Finding:
@@ -924,11 +961,18 @@ def _unread(name: str, error: IngotError | OSError) -> Finding:
         # Nothing is known to be wrong, and only the caller can allow to look.
         return Finding(name, "unsafe", f"not checked: {_text(error)}", severity="warning")
     kind = "file" if not isinstance(error, IngotError) else "document"
-    return Finding(name, kind, f"cannot be read: {_text(error)}", lost="the whole, until repaired")
+    lost = "the whole, until repaired" if is_damage(error) else ""
+    return Finding(name, kind, f"cannot be read: {_text(error)}", lost=lost)
 
 
 def _text(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, IngotError) and error.errno:
+        # The finding has the name of the file; the number says nothing more.
+        text = (error.strerror or os.strerror(error.errno)).partition(" (os error ")[0]
+        where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+        text = f"{where}: {text}" if where and where not in text else text
+    return " ".join(text.split()) or type(error).__name__
 
 
 def _counted(count: int, word: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ingot._lazy import make_callable
-from ingot.check import KEPT_ASIDE, CheckRun, Finding, Report, format_of
+from ingot.check import KEPT_ASIDE, CheckRun, Finding, Report, format_of, is_damage, name_of
 from ingot.containers.array import array_handle
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ragged import ragged_handle
@@ -81,17 +81,23 @@ def repair(
     before = CheckRun(False, None, chosen)
     address = with_settings(path, chosen.storage)
     before.path(address)
-    ends = [*(start for _, start in before.roots[1:]), len(before.findings)]
     run = _Mending(chosen, drop, longest, backup)
-    # A path that cannot be looked at is a finding without a dataset.
-    for (root, start), end in zip(before.roots, ends[: len(before.roots)], strict=True):
-        found = before.findings[start:end]
-        if any(each.repair or each.severity == "error" for each in found):
-            run.mend(root, found)
     after = CheckRun(False, None, chosen)
+    # A path that cannot be looked at is a finding without a dataset.
+    for number, (root, start) in enumerate(before.roots):
+        end = before.roots[number + 1][1] if number + 1 < len(before.roots) else None
+        found = before.findings[start:end]
+        if not any(each.repair or each.severity == "error" for each in found):
+            continue
+        try:
+            run.mend(root, found)
+        except (IngotError, OSError) as error:
+            if len(before.roots) == 1:
+                raise
+            problem = f"not repaired: {error}"
+            after.findings.append(Finding(name_of(root), "repair", problem, severity="warning"))
     after.path(address)
-    name = path.location if isinstance(path, Store) else os.fspath(path)
-    report = after.report(name)
+    report = after.report(name_of(address))
     return replace(report, done=tuple(run.done), backup=run.kept)
 
 
@@ -222,7 +228,7 @@ class _Mending:
 
     def _drop_chunks(self, handle: HandleProtocol[Engine], name: str, keeper: "_Keeper") -> None:
         run = CheckRun(False, None, self.options)
-        failures = run.failures(handle)
+        failures = [each for each in run.failures(handle) if is_damage(each.error)]
         failures += run.missing(handle)
         lost = [each for each in failures if str(each.error).startswith(_OFFSET)]
         files = {each.key for each in lost}
@@ -241,7 +247,8 @@ class _Mending:
     def _drop_packs(
         self, handle: HandleProtocol[RaggedEngine], name: str, keeper: "_Keeper"
     ) -> None:
-        failures = CheckRun(False, None, self.options).pack_failures(handle)
+        found = CheckRun(False, None, self.options).pack_failures(handle)
+        failures = [each for each in found if is_damage(each.error)]
         if failures:
             with handle.writing() as turn:
                 after, commit = turn.value.dropped(each.coords[0] for each in failures)

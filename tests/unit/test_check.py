@@ -3,6 +3,8 @@
 import inspect
 import json
 import os
+import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -241,6 +243,27 @@ def test_a_file_without_permission_is_a_finding(tmp_path):
     make(tmp_path / "a", "zarr3")
     (tmp_path / "a/c/1/0").chmod(0)
     assert [each.chunk for each in ingot.check(tmp_path / "a").errors] == [(1, 0)]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the system has no such names")
+def test_a_name_that_is_no_unicode_is_a_warning(tmp_path):
+    make(tmp_path / "a", "zarr3")
+    for name in (b"\xff.zarr", b"\xe9.txt"):
+        shutil.copytree(tmp_path / "a", tmp_path / os.fsdecode(name))
+    report = ingot.check(tmp_path)
+    assert report.ok
+    assert report.datasets == 1
+    assert sorted(each.kind for each in report.warnings) == ["unsafe", "unsafe"]
+    assert all("no Unicode" in each.problem for each in report.warnings)
+    assert "\\xff.zarr: not checked" in str(report)
+
+
+def test_a_name_with_control_characters_is_printed_with_escapes(tmp_path):
+    ingot.array(np.arange(5), tmp_path / "a.blp")
+    (tmp_path / "a.blp").rename(tmp_path / "a\n\x1b[31m.blp")
+    (line, _) = str(ingot.check(tmp_path)).splitlines()
+    assert "\x1b" not in line
+    assert "a\\n\\x1b[31m.blp: not checked" in line
 
 
 def test_a_link_that_leads_nowhere_is_a_warning(tmp_path):

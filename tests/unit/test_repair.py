@@ -1,6 +1,8 @@
 """`ingot.repair` mends what a check finds, keeps the old bytes, and does nothing twice."""
 
 import contextlib
+import errno
+import importlib
 import os
 import random
 import shutil
@@ -18,6 +20,9 @@ from ingot.errors import NotFoundError, ReadOnlyError
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, ZipStore
 
 NUMBERS = np.arange(1000)
+
+# `ingot.repair` is a function, and the module of that name as well.
+repairs = importlib.import_module("ingot.repair")
 
 
 def contents(folder):
@@ -196,6 +201,55 @@ def test_an_index_is_not_rebuilt_by_guessing(tmp_path):
     report = ingot.repair(path)
     assert not report.ok
     assert file.read_bytes() == bytes(torn)
+
+
+def test_drop_keeps_chunks_that_a_limit_refuses(tmp_path):
+    ingot.array(NUMBERS, tmp_path / "a.zarr", chunks=500)
+    before = contents(tmp_path)
+    low = ingot.Options(limits=ingot.Limits(chunk_bytes=100))
+    report = ingot.repair(tmp_path / "a.zarr", drop=True, backup=False, options=low)
+    assert contents(tmp_path) == before
+    assert report.done == ()
+    assert not report.ok
+    assert [(each.chunk, each.lost, each.repair) for each in report.findings] == [
+        ((0,), "", ""),
+        ((1,), "", ""),
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads files without permission")
+@pytest.mark.parametrize("name", ["a.zarr/c/1", "a.zarr/zarr.json"])
+def test_drop_keeps_what_may_not_be_read(tmp_path, name):
+    ingot.array(NUMBERS, tmp_path / "a.zarr", chunks=500)
+    before = contents(tmp_path)
+    (tmp_path / name).chmod(0)
+    report = ingot.repair(tmp_path / "a.zarr", drop=True, backup=False)
+    (tmp_path / name).chmod(0o644)
+    assert contents(tmp_path) == before
+    assert report.done == ()
+    assert [each.lost for each in report.errors] == [""]
+
+
+def test_a_dataset_that_cannot_be_repaired_does_not_stop_the_others(tmp_path, monkeypatch):
+    for name in ("a.bcolz", "b.bcolz"):
+        ingot.array(NUMBERS, tmp_path / name, chunks=500)
+        (tmp_path / name / "meta/sizes").unlink()
+    whole = repairs.resolve_store
+
+    def refuse(path, *rest, **named):
+        if os.fspath(path).endswith("a.bcolz"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return whole(path, *rest, **named)
+
+    monkeypatch.setattr(repairs, "resolve_store", refuse)
+    report = ingot.repair(tmp_path)
+    assert len(ingot.open(tmp_path / "b.bcolz")) == len(NUMBERS)
+    (warning,) = report.warnings
+    assert warning.dataset == str(tmp_path / "a.bcolz")
+    assert "not repaired" in warning.problem
+    assert "Permission denied" in warning.problem
+    with pytest.raises(PermissionError):
+        ingot.repair(tmp_path / "a.bcolz")
 
 
 def test_a_shard_without_its_index_is_dropped_as_a_whole(tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from ingot.formats.format import ArrayNode, Format, Node, RaggedNode
+from ingot.formats.paths import printable
 from ingot.stores.store import Commit, Store
 
 __all__ = [
@@ -60,7 +61,7 @@ class Finding:
         where = [self.dataset, "" if named else self.file]
         if self.chunk is not None:
             where.append(f"chunk {self.chunk}")
-        text = f"{self.severity}: {': '.join(filter(None, where))}: {self.problem}"
+        text = f"{self.severity}: {printable(': '.join(filter(None, where)))}: {self.problem}"
         if self.lost:
             text += f"; lost: {self.lost}"
         return f"{text}; repair: {self.repair}" if self.repair else text

@@ -272,7 +272,11 @@ def version_probe(
     look_natively = kept.read
 
     def look_at() -> Version | None:
-        found = look_natively()
+        try:
+            found = look_natively()
+        except OSError as error:  # The kernel does not say which file it is.
+            what = str(error).partition(" (os error ")[0]
+            raise type(error)(f"{path}: {what}") from None
         return None if found is None else _VERSION_OF(found)
 
     return look_at, kept
