@@ -103,14 +103,14 @@ KEPT_ASIDE: Final = ".before-repair"
 """A part of the name of folders in which repairs keep the old bytes; checks leave them out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What a check found, or what a repair did.
 
     >>> report = Report("prices", (Finding("prices", "chunk", "checksum differs", chunk=(1,)),))
     >>> report.ok, bool(report)
     (False, False)
-    >>> print(report)
+    >>> report
     error: prices: chunk (1,): checksum differs
     prices: 1 error; 0 datasets, 0 chunks, 0 bytes checked
     """
@@ -149,7 +149,7 @@ class Report:
     def __bool__(self) -> bool:
         return self.ok
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [*(f"repaired: {each}" for each in self.done), *map(str, self.findings)]
         if self.backup is not None:
             lines.append(f"the old bytes are in {self.backup}")
@@ -197,10 +197,11 @@ class Report:
 
     def _repr_html_(self) -> str:
         names = ("severity", "dataset", "file", "chunk", "problem", "lost", "repair")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        rows = "".join(_html_row(each, names) for each in self.findings)
+        head = "".join(f"<th {_CELL}>{name}</th>" for name in names)
+        rows = "".join(_html_row(each, names, "repaired") for each in self.done)
+        rows += "".join(_html_row(each, names, each.severity) for each in self.findings)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        return f"<p>{html.escape(self.summary)}</p>{table if self.findings else ''}"
+        return f"<p>{html.escape(self.summary)}</p>{table if rows else ''}"
 
 
 def check(
@@ -791,6 +792,7 @@ def _missing(name: str, chunks: ChunkMap, listed: Iterable[Coords]) -> Iterator[
         yield Finding(name, "missing", problem, template.key(first), first, lost, repair)
 
 
+_CELL: Final = 'style="text-align:left;vertical-align:top;padding-right:1em"'
 _NO_UNICODE: Final = "not checked: a name that is no Unicode"
 _GONE: Final = {errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
 """Errors of the system that say that bytes are gone: no file, or one that a disk does not give."""
@@ -979,10 +981,11 @@ def _counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _html_row(finding: Finding, names: Sequence[str]) -> str:
-    cells = (getattr(finding, name) for name in names)
+def _html_row(finding: Finding, names: Sequence[str], severity: str) -> str:
+    """Return a row of HTML: how severe a finding is, and what its fields of some names hold."""
+    cells = (severity, *(getattr(finding, name) for name in names[1:]))
     texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
-    return f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>"
+    return f"<tr>{''.join(f'<td {_CELL}>{text}</td>' for text in texts)}</tr>"
 
 
 make_callable(__name__, check)

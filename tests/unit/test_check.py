@@ -344,3 +344,14 @@ def test_a_journal_of_a_local_store_is_seen_through(tmp_path):
     store = LocalStore(tmp_path / "a", writable=True)
     ingot.array(VALUES, store, chunks=(6, 10))
     assert not ingot.check(LocalStore(tmp_path / "a")).findings
+
+
+def test_a_report_is_shown_as_its_lines():
+    done = Finding("prices", "length", "1 < 2 rows", repair="shorten it")
+    report = Report(
+        "prices", (Finding("prices", "chunk", "torn", lost="items [0:5]"),), done=(done,)
+    )
+    assert repr(report) == str(report)
+    html = report._repr_html_()
+    assert html.index("repaired") < html.index("1 &lt; 2 rows") < html.index("torn")
+    assert html.count("<tr>") == 3

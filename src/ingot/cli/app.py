@@ -44,7 +44,7 @@ def run(words: Sequence[str]) -> int:
         print(_unknown(name) if name else _help(), file=sys.stderr)
         return 2
     try:
-        with reporting(debug="--debug" in rest):
+        with reporting(debug="--debug" in rest, words=rest):
             _run_command(name, rest)
             sys.stdout.flush()
     except Exit as end:

@@ -1,7 +1,7 @@
 """``ingot attrs``: show, set and remove attributes."""
 
 import json as json_format
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import ingot
 from ingot.cli.arguments import Dataset, Json
@@ -10,6 +10,10 @@ from ingot.cli.parameters import Argument, BadParameter, Option
 from ingot.errors import MemberError
 
 __all__ = ["attrs"]
+
+_MOST_LINES: Final = 6
+"""How many lines of a terminal a value takes where all attributes are shown."""
+_CUT: Final = " …"
 
 
 def attrs(
@@ -53,7 +57,13 @@ def attrs(
     elif json:
         print_json(found)
     elif found:
-        print_pairs((each, _text(value)) for each, value in found.items())
+        width = terminal_width()
+        texts = {each: _text(value) for each, value in found.items()}
+        if width is not None:
+            texts = {each: _cut(text, _MOST_LINES * width) for each, text in texts.items()}
+        print_pairs(texts)
+        if width is not None and any(text.endswith(_CUT) for text in texts.values()):
+            print_text("(long values are cut; ingot attrs PATH NAME prints one)", style="dim")
     elif terminal_width() is not None:
         print_text("no attributes", style="dim")
 
@@ -67,6 +77,10 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         return name, json_format.loads(value)
     except ValueError:
         return name, value
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + _CUT
 
 
 def _text(value: Any) -> str:

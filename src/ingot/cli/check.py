@@ -1,13 +1,12 @@
 """``ingot check`` and ``ingot repair``: whether datasets are whole, and how they become it."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 from ingot.check import Report
 from ingot.check import check as check_path
 from ingot.cli.arguments import AllowPickle, Dataset, Json, reading_options
-from ingot.cli.messages import as_options
+from ingot.cli.messages import as_options, as_typed
 from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Exit, Option
 from ingot.cli.progress import progress_bar
@@ -63,12 +62,6 @@ def _print_report(report: Report, path: Path, json: bool) -> None:
     if json:
         print_json(report.as_dict())
     else:
-        print_text(_as_typed(str(report), path))
+        print_text(as_options(as_typed(str(report), [path])))
     if not report.ok:
         raise Exit(1)
-
-
-def _as_typed(text: str, path: Path) -> str:
-    """Return a report that names datasets as the path was typed, not from the root on."""
-    whole = os.path.abspath(path)
-    return as_options(text.replace(whole, str(path)) if len(whole) > 1 else text)

@@ -23,6 +23,7 @@ from ingot.formats.signatures import SIGNATURE_BYTES, recognised
 __all__ = ["chunk"]
 
 _CHECKSUM_BYTES: Final = 4
+_OF_TRAILERS: Final = ("trailer", "number", "rows", "free")
 _CHUNK_FILES: Final = ("data/__0.blp", "data/*.blsk", "c/0*", "c/0/*", "__zdata__/*", "0*")
 
 
@@ -134,7 +135,17 @@ def _show_slots(
         print_text("\n".join(found.summary()))
         if found.slots:
             headings, *rows = found.table()
-            print_table(headings, rows, left=(4, 5))
+            # Files without trailers, such as those of bcolz itself, have nothing in some columns.
+            kept = [
+                number
+                for number, heading in enumerate(headings)
+                if heading not in _OF_TRAILERS or any(row[number] not in ("", "0") for row in rows)
+            ]
+            print_table(
+                [headings[n] for n in kept],
+                [[row[n] for n in kept] for row in rows],
+                left=("codec", "filter"),
+            )
     if found.is_damaged:
         raise Exit(1)
 

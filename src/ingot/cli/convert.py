@@ -16,7 +16,7 @@ from ingot.cli.arguments import (
     parse_chunks,
     reading_options,
 )
-from ingot.cli.messages import usage
+from ingot.cli.messages import as_typed, usage
 from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.cli.progress import progress_bar
@@ -104,6 +104,6 @@ def _run(
     if json:
         print_json(dataclasses.asdict(record))
     else:
-        print_text(str(record))
+        print_text(as_typed(str(record), [source, target]))
     if record.failures:
         raise Exit(1)

@@ -15,6 +15,7 @@ from ingot.containers.display import Info
 from ingot.containers.folder import members
 from ingot.errors import IngotError, UnsupportedError
 from ingot.formats.bloscpack.header import MAGIC
+from ingot.formats.paths import printable
 from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file
 
@@ -83,12 +84,24 @@ def _plot(dataset: Any, path: Path, target: Path) -> None:
 
 def print_info(title: str, found: Info) -> None:
     """Print the properties of a dataset; of a table, also its columns and its first rows."""
-    print_pairs(((name, value) for name, value in found.rows if name != "path"), title=title)
+    pairs = [(name, value) for name, value in found.rows if name != "path"]
+    facts = {each["name"]: each for each in found.facts.get("columns", ())}
+    codecs = {str(each["codec"]) for each in facts.values()}
+    if len(codecs) == 1:
+        pairs += [("codec", codecs.pop())]
+    print_pairs(pairs, title=title)
     if not found.columns:
         return
     print()
-    rows = [(column.name, column.kind, column.ratio) for column in found.columns]
-    print_table(("column", "type", "stored"), rows, left=(0, 1, 2))
+    headings: tuple[str, ...] = ("column", "type", "rows of a chunk", "stored")
+    headings += ("codec",) if codecs else ()
+    rows = []
+    for column in found.columns:
+        own = facts.get(column.name, {})
+        chunk = own["chunks"][0] if own.get("chunks") else ""
+        row = (column.name, column.kind, chunk, column.ratio, own.get("codec", ""))
+        rows.append(row[: len(headings)])
+    print_table(headings, rows, left=("column", "type", "stored", "codec"))
     print()
     items = zip(*(column.items for column in found.columns), strict=True)
     texts = [number for number, column in enumerate(found.columns) if _is_text(column.kind)]
@@ -131,9 +144,9 @@ def _print_members(group: "ingot.Group") -> None:
         if total > _MOST_MEMBERS:
             continue
         if member is None:
-            rows.append((name, "", problem or ""))
+            rows.append((printable(name), "", problem or ""))
         else:
-            rows.append((name, member.format, _summary(member)))
+            rows.append((printable(name), member.format, _summary(member)))
     if rows:
         print()
         print_table(("member", "format", "what it is"), rows, left=(0, 1, 2))

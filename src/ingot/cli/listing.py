@@ -10,6 +10,7 @@ from ingot.cli.output import print_json, print_table, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.containers.folder import Found, walk
 from ingot.errors import IngotError
+from ingot.formats.paths import printable
 
 __all__ = ["list_datasets", "ls", "tree"]
 
@@ -32,7 +33,11 @@ def ls(path: Where = Path("."), json: Json = False) -> None:
         print_text(f"{path}: no datasets")
     else:
         rows = [
-            (each["path"], each.get("format", ""), each.get("summary") or each["problem"])
+            (
+                printable(each["path"]),
+                each.get("format", ""),
+                each.get("summary") or each["problem"],
+            )
             for each in found
         ]
         print_table(("path", "format", "what it is"), rows, left=(0, 1, 2), whole=(0,))

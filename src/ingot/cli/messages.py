@@ -1,18 +1,33 @@
 """Errors as the commands show them: one sentence on standard error, and the exit status."""
 
 import os
+import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ingot._lazy import deferred
 from ingot.cli.output import wrapped
 from ingot.cli.parameters import BadParameter, Exit
 from ingot.errors import IngotError
 
-__all__ = ["as_options", "message_of", "reporting", "silence_output", "usage", "with_notes"]
+if TYPE_CHECKING:
+    from ingot.formats import paths
+else:
+    paths = deferred("ingot.formats.paths")
+
+__all__ = [
+    "as_options",
+    "as_typed",
+    "message_of",
+    "reporting",
+    "silence_output",
+    "usage",
+    "with_notes",
+]
 
 _OPTIONS: Final = {
     "overwrite=True": "--overwrite",
@@ -22,11 +37,11 @@ _OPTIONS: Final = {
 
 
 @contextmanager
-def reporting(*, debug: bool = False) -> Iterator[None]:
+def reporting(*, debug: bool = False, words: Sequence[str] = ()) -> Iterator[None]:
     """Turn errors of a block into one sentence on standard error and exit status 1.
 
-    `debug` shows the traceback as well. A reader that closes the pipe has seen enough: that is no
-    error. `Exit` and `BadParameter` pass through.
+    `debug` shows the traceback as well; paths are shown as `words` have them. A reader that closes
+    the pipe has seen enough: that is no error. `Exit` and `BadParameter` pass through.
     """
     try:
         yield
@@ -38,10 +53,10 @@ def reporting(*, debug: bool = False) -> Iterator[None]:
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        text = as_options(message_of(error))
+        text = as_typed(as_options(message_of(error)), words)
         if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-        lines = with_notes(f"ingot: {text}", error)
+        lines = paths.printable(with_notes(f"ingot: {text}", error), keep="\n")
         if sys.stderr.isatty():
             lines = wrapped(lines, max(shutil.get_terminal_size().columns, 20))
         print(lines, file=sys.stderr)
@@ -56,6 +71,20 @@ def as_options(text: str) -> str:
     """
     for argument, option in _OPTIONS.items():
         text = text.replace(argument, option)
+    return text
+
+
+def as_typed(text: str, words: Iterable[str | os.PathLike[str]]) -> str:
+    """Return a text that names paths as they were typed, not from the root on.
+
+    >>> as_typed(f"{os.path.abspath('old')}/a.blp: damaged", ["old"])
+    'old/a.blp: damaged'
+    """
+    typed = {os.path.abspath(word): os.fspath(word) for word in words if os.fspath(word)}
+    for whole in sorted(typed, key=len, reverse=True):
+        if len(whole) > 1 and whole != typed[whole]:
+            pattern = rf"(?<![^\s'\"]){re.escape(whole)}(?![^\s/:;,'\"])"
+            text = re.sub(pattern, lambda _, name=typed[whole]: name, text)  # type: ignore[misc]
     return text
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import rich.padding as rich_padding
     import rich.table as rich_table
     import rich.text as rich_text
+
+    from ingot.formats import paths
 else:
+    paths = deferred("ingot.formats.paths")
     rich_box = deferred("rich.box")
     rich_console = deferred("rich.console")
     rich_padding = deferred("rich.padding")
@@ -70,7 +73,10 @@ def print_pairs(
       shape  (2, 3)
       codec  none
     """
-    rows = [(name, shown(value)) for name, value in dict(pairs).items()]
+    rows = [
+        (paths.printable(name), paths.printable(shown(value), keep="\n"))
+        for name, value in dict(pairs).items()
+    ]
     if terminal_width() is None:
         if title:
             print(title)
@@ -112,7 +118,7 @@ def print_table(
         7  a.blp
     1,000  b.blp
     """
-    cells = [tuple(shown(cell) for cell in row) for row in rows]
+    cells = [tuple(paths.printable(shown(cell), keep="\n") for cell in row) for row in rows]
     lefts = {number for number, name in enumerate(headings) if number in left or name in left}
     width = terminal_width()
     if title:
@@ -161,7 +167,7 @@ def print_text(text: str, *, style: str = "") -> None:
     >>> print_text("2 chunks")
     2 chunks
     """
-    width = terminal_width()
+    text, width = paths.printable(text, keep="\n\t"), terminal_width()
     if width is None:
         print(text)
     else:

@@ -4,6 +4,8 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final
 
+from ingot.formats.paths import printable
+
 __all__ = ["PENDING", "Conversion"]
 
 PENDING: Final = ".convert/plan"
@@ -43,9 +45,11 @@ class Conversion:
             lines[0] += f"{_count(self.members, 'dataset')}, {len(self.failures)} failed"
         else:
             lines[0] += f"{_count(range(self.chunks), 'chunk')}, {self.untouched} untouched"
+            if self.verified:
+                lines[0] += ", compared with the source"
         lines += [f"  {change}" for change in self.changes]
         lines += [f"  {line}" for each in self.members for line in str(each).splitlines()]
-        lines += [f"  {name} failed: {reason}" for name, reason in self.failures]
+        lines += [f"  {printable(name)} failed: {reason}" for name, reason in self.failures]
         return "\n".join(lines)
 
 

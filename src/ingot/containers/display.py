@@ -278,7 +278,7 @@ def ragged_info(
     ingot.Ragged
       path    in memory
       format  varlen, mode r+
-      items   2 utf8 in 1 packs
+      items   2 utf8 in 1 pack
       codec   blosc(...) > digest(kind=crc32)
       stored  ...
       attrs   units: m
@@ -286,7 +286,7 @@ def ragged_info(
     rows = {
         "path": path or "in memory",
         "format": f"{format}, mode {mode}",
-        "items": f"{schema.length:,} {schema.kind} in {packs:,} packs",
+        "items": f"{schema.length:,} {schema.kind} in {_counted(packs, 'pack')}",
         "codec": codec_text(schema.codec.stages),
     }
     if stored is not None:

@@ -25,7 +25,7 @@ from ingot.errors import (
     NotFoundError,
     ReadOnlyError,
 )
-from ingot.formats.paths import normalised
+from ingot.formats.paths import normalised, printable
 from ingot.options import Options
 
 __all__ = ["FolderGroup", "Found", "Opener", "folder_group", "holds_datasets", "members", "walk"]
@@ -35,6 +35,9 @@ Opener: TypeAlias = Callable[..., Any]
 
 _NAME: Final = "folder"
 _MOST_SHOWN: Final = 1000
+_REFUSED: Final = "\\\x7f" + "".join(map(chr, range(32)))
+"""Characters that no store takes in the name of a file."""
+
 _DEEPEST: Final = 50
 """How many folders are looked into, one in the other."""
 
@@ -275,18 +278,19 @@ class _Growth:
     def _branch(
         self, group: FolderGroup, name: str, problem: str | None, depth: int | None
     ) -> Tree:
+        shown = printable(name)
         if problem is not None:
-            return Tree(name, problem)
+            return Tree(shown, problem)
         try:
             member: Any = group[name]
         except (IngotError, OSError) as error:
-            return Tree(name, f"cannot be opened: {error}")
+            return Tree(shown, f"cannot be opened: {error}")
         if isinstance(member, FolderGroup):
-            return self.grown(member, f"{name}/", depth)
+            return self.grown(member, f"{shown}/", depth)
         if isinstance(member, Group):
             inside = member.tree(depth)
-            return Tree(f"{name}/", member.format, inside.below, inside.more)
-        return Tree(name, f"{member.info.summary}, {member.format}")
+            return Tree(f"{shown}/", member.format, inside.below, inside.more)
+        return Tree(shown, f"{member.info.summary}, {member.format}")
 
 
 def _listed(folder: str) -> list[str]:
@@ -309,6 +313,8 @@ def _problem(path: str) -> str | None:
         elif os.path.isfile(path):
             with open(path, "rb"):
                 pass
+            if any(map(os.path.basename(path).__contains__, _REFUSED)):
+                return "a name with a backslash or a control character"
         path.encode()
     except OSError as error:
         return os.strerror(error.errno) if error.errno else str(error)

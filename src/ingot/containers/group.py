@@ -234,6 +234,9 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
     def __setitem__(self, name: str, data: object) -> None:
         if isinstance(data, Group):
             raise ArgumentTypeError(f"{name!r}: the value is a group, which `copy` stores")
+        if isinstance(data, Dataset) and not isinstance(data, Array):
+            self.copy(data, name)  # type: ignore[arg-type]
+            return
         self.array(name, data, overwrite=True)
 
     def create_array(self, name: str, **as_create: Any) -> Array:

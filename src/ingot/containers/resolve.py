@@ -47,7 +47,12 @@ from ingot.formats.registry import (
     entry_of_suffix,
     format_named,
 )
-from ingot.formats.signatures import SIGNATURE_BYTES, recognised, suffix_of_others
+from ingot.formats.signatures import (
+    SIGNATURE_BYTES,
+    is_imported,
+    recognised,
+    suffix_of_others,
+)
 from ingot.stores import (
     Commit,
     Feature,
@@ -648,7 +653,13 @@ def _looks(place: DatasetPath, view: Store) -> str:
     if place.file is None:
         return ""
     name = recognised(view.read([Extent(place.file, 0, SIGNATURE_BYTES)])[0] or b"")
-    return "" if name is None else f", it looks like {name}"
+    looks = "" if name is None else f", it looks like {name}"
+    inside = isinstance(place.store, ZipStore)
+    if looks and inside:
+        looks = f", {place.file!r} in it looks like {name}"
+    if is_imported(place.name):
+        looks += "; `ingot import` makes a dataset of it"
+    return looks
 
 
 def _own_format(chosen: Format, node: Node) -> Format:

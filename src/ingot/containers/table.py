@@ -97,6 +97,7 @@ class Table(Dataset[TableState]):
         **dict.fromkeys(("drop", "delcol", "remove_column"), "drop_column"),
         **dict.fromkeys(("to_csv", "to_json", "to_parquet"), "to_pandas(), or ingot export"),
         **dict.fromkeys(("to_dict", "values"), "read"),
+        **dict.fromkeys(("to_polars", "to_frame"), "polars.DataFrame(table), or to_pandas()"),
         "addcol": "add_column",
         "cbytes": "stored_bytes",
         "cols": "columns",

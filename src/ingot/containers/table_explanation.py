@@ -22,11 +22,11 @@ _MOST_NUMBERS: Final = 1 << 20
 """Rows whose numbers are listed one by one; of more, all between the first and the last count."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableExplanation:
     """What reading rows of a table costs, for each column of fixed-size items.
 
-    >>> print(TableExplanation(2, 10, {}))
+    >>> TableExplanation(2, 10, {})
     2 of 10 rows can match
     """
 
@@ -60,7 +60,7 @@ class TableExplanation:
         columns = {name: cost.to_dict() for name, cost in self.columns.items()}
         return {"rows": self.rows, "total": self.total, "columns": columns}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{self.rows:,} of {self.total:,} rows can match"]
         if self.columns:
             rows = [HEADINGS, *self.table()]
@@ -69,13 +69,20 @@ class TableExplanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in HEADINGS)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>"
-            for row in self.table()
-        )
+        head = _html_row("th", HEADINGS)
+        body = "".join(_html_row("td", row) for row in self.table())
         title = f"{self.rows:,} of {self.total:,} rows can match"
-        return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<p>{title}</p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _html_row(tag: str, cells: Sequence[str]) -> str:
+    """Return a row of HTML: the name of a column, and numbers to the right."""
+    sides = ("left", *("right" for _ in cells[1:]))
+    inside = (
+        f'<{tag} style="text-align:{side};padding-right:1em">{html.escape(cell)}</{tag}>'
+        for side, cell in zip(sides, cells, strict=True)
+    )
+    return f"<tr>{''.join(inside)}</tr>"
 
 
 def candidate_rows(

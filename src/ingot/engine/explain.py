@@ -66,9 +66,9 @@ class ChunkCost:
         return self.stored == 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """The cost of a selection, chunk by chunk; `str` formats it as a table."""
+    """The cost of a selection, chunk by chunk; printed as a table."""
 
     shape: tuple[int, ...]
     """The shape of the result."""
@@ -142,7 +142,7 @@ class Explanation:
             "kernel": f"{self.kernel}, {self.reason}",
             "chunks": f"{self.chunks:,}, {self.constants:,} of them constant",
             "blocks": f"{decoded:,} of {total:,} to decode",
-            "read": f"{self.read:,} of {stored:,} stored bytes, in {self.files:,} files",
+            "read": f"{self.read:,} of {stored:,} stored bytes, in {_counted(self.files, 'file')}",
         }
         if self.chunks > len(self.costs):
             texts["inspected"] = f"the first {len(self.costs):,} chunks"
@@ -160,13 +160,13 @@ class Explanation:
     def _repr_html_(self) -> str:
         return _explanation_html(self.totals(), self.table(), self.chunks - self.shown)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         decoded, total = self.blocks
         lines = [
             f"{self.nbytes} bytes {list(self.shape)} by the {self.kernel} kernel, {self.reason}",
-            f"{self.chunks} chunks, {self.constants} constant; {decoded} of "
+            f"{_counted(self.chunks, 'chunk')}, {self.constants} constant; {decoded} of "
             f"{total} blocks; {self.read} bytes to read of "
-            f"{sum(cost.stored for cost in self.costs)} in {self.files} files",
+            f"{sum(cost.stored for cost in self.costs)} in {_counted(self.files, 'file')}",
         ]
         if self.chunks > len(self.costs):
             lines.append(f"(looked at the first {len(self.costs)} chunks)")
@@ -178,6 +178,10 @@ class Explanation:
         if len(self.costs) > _MOST_LINES:
             lines.append(f"... and {len(self.costs) - _MOST_LINES} more")
         return "\n".join(lines)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-__all__ = ["SIGNATURE_BYTES", "recognised", "suffix_of_others"]
+__all__ = ["SIGNATURE_BYTES", "is_imported", "recognised", "suffix_of_others"]
 
 SIGNATURE_BYTES: Final = 512
 """How many of the first bytes of a file `recognised` takes."""
@@ -41,6 +41,9 @@ _SIGNATURES: Final = (
 )
 
 
+_IMPORTED: Final = (".npy", ".npz", ".csv", ".jsonl", ".parquet", ".arrow")
+
+
 _SUFFIXES: Final = {
     ".arrow": "Arrow",
     ".b2frame": "Blosc2",
@@ -65,6 +68,15 @@ def suffix_of_others(name: str) -> tuple[str, str] | None:
     """
     suffix = os.path.splitext(os.path.basename(name))[1].lower()
     return (suffix, _SUFFIXES[suffix]) if suffix in _SUFFIXES else None
+
+
+def is_imported(name: str) -> bool:
+    """Return whether the command `ingot import` takes files of a name.
+
+    >>> is_imported("old/a.NPY"), is_imported("a.h5"), is_imported("a.npy.zarr")
+    (True, False, False)
+    """
+    return os.path.splitext(name)[1].lower() in _IMPORTED
 
 
 def recognised(head: bytes) -> str | None:

@@ -122,7 +122,7 @@ def test_names_that_are_no_unicode_are_shown_with_escapes(tmp_path):
     os.rename(tmp_path / "a.zarr", name + b"/a.zarr")
     done = subprocess.run([*COMMAND, "ls", tmp_path], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "\\udcff" in done.stdout
+    assert "/\\xff " in done.stdout
     done = subprocess.run([*COMMAND, "info", name + b"/nothing"], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import ingot
+from ingot.cli import attrs
 from tests.command import invoke
 
 
@@ -51,3 +52,18 @@ def test_a_folder_of_datasets_gets_none(path):
     result = invoke("attrs", path.parent, "--set", "a=1")
     assert result.exit_code == 1
     assert "mode 'r' only" in result.stderr
+
+
+def test_long_values_are_cut_on_a_terminal_only(path, monkeypatch, capsys):
+    numbers = list(range(10_000))
+    with ingot.open(path, "r+") as array:
+        array.attrs["numbers"] = numbers
+    assert invoke("attrs", path).stdout.count("9999") == 1
+    monkeypatch.setattr(attrs, "terminal_width", lambda: 80)
+    attrs.attrs(path)
+    shown = capsys.readouterr().out
+    assert "units" in shown
+    assert "9999" not in shown
+    assert "ingot attrs PATH NAME" in shown
+    attrs.attrs(path, "numbers")
+    assert capsys.readouterr().out == f"{numbers}\n"

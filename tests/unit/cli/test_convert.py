@@ -91,3 +91,15 @@ def test_a_folder_of_datasets(source, tmp_path):
     copied = invoke("copy", tmp_path, tmp_path.parent / "copy")
     assert copied.exit_code == 0, copied.output
     assert "2 datasets, 0 failed" in copied.stdout
+
+
+def test_paths_are_printed_as_they_were_typed(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = invoke("convert", "a.zarr", "b.zarr", "--verify")
+    assert done.stdout == (
+        "a.zarr (zarr3) to b.zarr (zarr3): 100 chunks, 100 untouched, compared with the source\n"
+    )
+    again = invoke("convert", "a.zarr", "b.zarr")
+    assert (
+        again.stderr == "ingot: b.zarr: a zarr3 dataset is there already; --overwrite replaces it\n"
+    )

@@ -54,3 +54,10 @@ def test_what_cannot_be_explained(tmp_path, array):
     ingot.ragged(["a"], tmp_path / "a.blv").close()
     assert invoke("explain", tmp_path / "a.blv").exit_code == 1
     assert invoke("explain", array, "-k", "x").exit_code == 2
+
+
+def test_one_file_is_one_file(tmp_path):
+    array = ingot.array(np.arange(10), tmp_path / "b.zarr")
+    assert invoke("explain", tmp_path / "b.zarr").stdout.count("in 1 file\n") == 1
+    assert repr(array.explain()) == str(array.explain())
+    assert "in 1 file\n" in repr(array.explain())

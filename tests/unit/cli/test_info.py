@@ -181,7 +181,8 @@ def test_an_unknown_file_is_called_what_it_is(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3))
     result = invoke("info", tmp_path / "a.npy")
     assert result.exit_code == 1
-    assert "it looks like a .npy file of NumPy; looked for zarr3 (zarr.json)" in result.stderr
+    assert "it looks like a .npy file of NumPy; " in result.stderr
+    assert "; looked for zarr3 (zarr.json)" in result.stderr
 
 
 def test_columns_are_as_wide_as_their_widest_cell():
@@ -206,3 +207,31 @@ def test_only_arrays_are_drawn(tmp_path):
 def test_a_manifest_is_shown(tmp_path):
     ingot.create(tmp_path / "a.zarr", shape=(9,), dtype="i4", manifest=True)
     assert "manifest  names the stored chunks" in repr(ingot.open(tmp_path / "a.zarr").info)
+
+
+def test_a_table_says_its_chunks_and_codecs(tmp_path):
+    columns = {"a": np.arange(10), "t": ["x"] * 10}
+    ingot.table(columns, tmp_path / "t.bcolz", chunks=4)
+    lines = invoke("info", tmp_path / "t.bcolz").stdout.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("column"))
+    assert lines[at].split("  ")[-1].strip() == "codec"
+    assert lines[at + 1].split()[:3] == ["a", "int64", "4"]
+    assert "shuffle=1" in lines[at + 1]
+    assert "shuffle=0" in lines[at + 2]
+    del columns["t"]
+    ingot.table(columns, tmp_path / "u.bcolz", chunks=4, codec="blosc:zstd:3")
+    text = invoke("info", tmp_path / "u.bcolz").stdout
+    assert text.count("zstd") == 1
+
+
+def test_files_of_others_that_import_takes(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    np.savez(tmp_path / "a.npz", a=np.arange(3))
+    (tmp_path / "a.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    assert "`ingot import`" in invoke("info", tmp_path / "a.npy").stderr
+    npz = invoke("info", tmp_path / "a.npz").stderr
+    assert "`ingot import`" in npz
+    assert "'a.npy' in it looks like a .npy file" in npz
+    hdf = invoke("info", tmp_path / "a.h5").stderr
+    assert "an HDF5 file" in hdf
+    assert "import" not in hdf

@@ -79,3 +79,16 @@ def test_a_closed_pipe_is_no_error():
     # Outside of the command line, the exception that says "status 0" is not caught.
     assert "BrokenPipe" not in said
     assert said.splitlines()[-1].endswith("Exit: 0")
+
+
+def test_paths_are_as_they_were_typed(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    error = NotFoundError(f"{tmp_path}/a/c/0: lost, as {tmp_path}/ab is and '{tmp_path}/b.zarr'")
+    assert report(error, words=["-k", "a", "b.zarr", ""]) == 1
+    message = capsys.readouterr().err
+    assert message == f"ingot: a/c/0: lost, as {tmp_path}/ab is and 'b.zarr'\n"
+
+
+def test_control_characters_of_names_are_escapes(capsys):
+    assert report(NotFoundError("a\x1b[2J\udcff: no such file")) == 1
+    assert capsys.readouterr().err == "ingot: a\\x1b[2J\\xff: no such file\n"

@@ -93,3 +93,11 @@ def test_colours_are_for_terminals_that_want_them(terminal, monkeypatch):
 def test_json_is_one_document(capsys):
     output.print_json({"a": [np.int64(1)], "b": float("nan")})
     assert json.loads(capsys.readouterr().out) == {"a": [1], "b": None}
+
+
+def test_names_that_cannot_be_printed_are_escapes_and_aligned(capsys):
+    output.print_table(("name", "size"), [("a\udcff", 1), ("plain", 2)], left=(0,))
+    assert capsys.readouterr().out.splitlines() == ["name   size", "a\\xff     1", "plain     2"]
+    output.print_text("a\x1b[31m")
+    output.print_pairs({"a\x07": "b\x1b\nc"})
+    assert capsys.readouterr().out == "a\\x1b[31m\na\\x07  b\\x1b\n       c\n"

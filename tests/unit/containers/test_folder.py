@@ -169,3 +169,14 @@ def test_it_is_closed_pickled_and_kept(folder):
     with pytest.raises(ValueError, match="is closed"):
         list(group)
     assert "closed" in repr(group)
+
+
+def test_names_that_stores_refuse_are_problems_and_printed_with_escapes(folder):
+    packed = folder / "old" / "c\x1b[1m.blp"
+    ingot.array(np.arange(5), folder / "c.blp").close()
+    (folder / "c.blp").rename(packed)
+    entries = ingot.open(folder / "old").entries()
+    assert entries[packed.name] == "a name with a backslash or a control character"
+    text = str(ingot.open(folder / "old").tree())
+    assert "\x1b" not in text
+    assert "c\\x1b[1m.blp a name with" in text

@@ -1069,3 +1069,16 @@ def test_a_copy_of_a_plain_folder(tmp_path: Path) -> None:
     made = ingot.group().copy(ingot.open(tmp_path / "data"), "all")
     assert made["a.blp"][...].tolist() == [1, 2]
     assert made["old/b.bcolz"][...].tolist() == [3, 4]
+
+
+def test_assigning_a_table_stores_a_group_of_its_columns():
+    root = ingot.group()
+    root["prices"] = ingot.table({"day": [1, 2], "price": [1.5, 2.5]}, attrs={"from": "Oslo"})
+    assert isinstance(root["prices"], ingot.Group)
+    assert list(root["prices"]) == ["day", "price"]
+    assert dict(root["prices"].attrs) == {"from": "Oslo"}
+    with pytest.raises(ExistsError):
+        root["prices"] = ingot.table({"day": [3]})
+    with pytest.raises(UnsupportedError, match="variable length"):
+        root["text"] = ingot.table({"text": ["a", "bb"]})
+    assert list(root) == ["prices"]

@@ -48,5 +48,5 @@ def test_an_explanation_is_text_json_and_html(table):
     assert lines[1].split()[:2] == ["column", "chunks"]
     assert [line.split()[0] for line in lines[2:]] == ["a", "in.b"]
     assert json.loads(json.dumps(found.to_dict()))["rows"] == 100
-    assert "<td>in.b</td>" in found._repr_html_()
+    assert ">in.b</td>" in found._repr_html_()
     assert "&lt;" in TableExplanation(1, 1, {"<": found.columns["a"]})._repr_html_()
