@@ -83,8 +83,16 @@ class ForeignCodec(Protocol):
         ...
 
 
-CodecPart: TypeAlias = str | Stage | ForeignCodec
-"""One codec: its spelling, such as "zstd:3", or a codec of Ingot or numcodecs."""
+class DescribedCodec(Protocol):
+    """A codec of zarr version 3, which states its name and its configuration."""
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the name as "name", and the parameters as "configuration"."""
+        ...
+
+
+CodecPart: TypeAlias = str | Stage | ForeignCodec | DescribedCodec
+"""One codec: its spelling, such as "zstd:3", or a codec of Ingot, numcodecs or zarr."""
 
 Codec: TypeAlias = CodecPart | Sequence[CodecPart] | None
 """One codec or several, in the order of encoding; None is the format's default.
@@ -481,13 +489,31 @@ def _stages(part: object) -> tuple[Stage, ...]:
     if isinstance(part, Stage):
         check_choice(type(part), part.config())
         return (part,)
-    config = getattr(part, "get_config", None)
-    if config is None:
-        raise ArgumentTypeError(
-            f"codec is {part!r}, not a spelling such as 'zstd:3', a codec of Ingot or numcodecs, "
-            "or a list of them"
-        )
-    return (parse_choice(config()),)
+    if (config := getattr(part, "get_config", None)) is not None:
+        return (parse_choice(config()),)
+    if (described := getattr(part, "to_dict", None)) is not None:
+        stated = described()
+        if isinstance(stated, Mapping) and isinstance(stated.get("name"), str):
+            return (parse_choice(_numcodecs_config(stated)),)
+    raise ArgumentTypeError(
+        f"codec is {part!r}, not a spelling such as 'zstd:3', a codec of Ingot, numcodecs or zarr, "
+        "or a list of them"
+    )
+
+
+_SHUFFLES: Final[Mapping[object, int]] = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+"""Words of zarr for the filters of Blosc, and the numbers of numcodecs."""
+
+
+def _numcodecs_config(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how numcodecs spells a codec of zarr version 3."""
+    config = {"id": stated["name"].removeprefix("numcodecs."), **stated.get("configuration", {})}
+    if config["id"] == "blosc":
+        # The item size is that of the array; words stand for numbers.
+        config.pop("typesize", None)
+        shuffle = config.get("shuffle")
+        config["shuffle"] = _SHUFFLES.get(shuffle, shuffle)
+    return config
 
 
 def _fill(fill: object, dtype: DType) -> Any:

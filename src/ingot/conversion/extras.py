@@ -5,7 +5,7 @@ format is recognised is never kept: it would describe a dataset that is not ther
 """
 
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Any, Final, cast
 
 from ingot.errors import IngotError
 from ingot.formats.format import ArrayNode, Format, GroupFormat, Node, RaggedNode, TableNode
@@ -45,15 +45,36 @@ def extra_files(node: Node, format: Format, store: Store) -> list[str]:
     entry = FORMATS.entries.get(format.name)
     if entry is None or not entry.is_folder or Feature.LIST not in store.features:
         return []
+    listed = cast(Store, _ListedOnce(store))
     try:
-        if type(format.open(store, path_of(node))) is not type(node):
+        opened = format.open(listed, path_of(node))
+        if type(opened) is not type(node):
             return []  # A column of a table, whose folder is that of the table.
-        own = {edit.key for edit in _removal(node, format, store).edits}
+        own = {edit.key for edit in _removal(opened, format, listed).edits}
     except IngotError:
         return []  # A part that is not removed alone.
     lead = prefix(path_of(node))
-    found = (key for key in _keys(store, lead, 0) if key not in own)
+    found = (key for key in _keys(listed, lead, 0) if key not in own)
     return [name for key in found if (name := key.removeprefix(lead)) != _LOCK]
+
+
+class _ListedOnce:
+    """A store that lists each folder once: listing many takes a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._names: dict[str, tuple[str, ...]] = {}
+
+    def names(self, folder: str, *, hidden: bool = False) -> Iterator[str]:
+        """Yield what the store lists, or has listed before."""
+        if hidden:
+            return iter(self._store.names(folder, hidden=True))
+        if folder not in self._names:
+            self._names[folder] = tuple(self._store.names(folder))
+        return iter(self._names[folder])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 def _removal(node: Node, format: Format, store: Store) -> Commit:

@@ -471,4 +471,6 @@ def _same_fill(old: Any, new: Any) -> bool:
         return True
     if isinstance(old, np.generic | np.ndarray) and isinstance(new, np.generic | np.ndarray):
         return old.tobytes() == np.asarray(new).astype(old.dtype).tobytes()
+    if isinstance(old, np.ndarray) or isinstance(new, np.ndarray):
+        return np.array_equal(old, new)
     return bool(old == new)

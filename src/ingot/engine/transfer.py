@@ -280,8 +280,20 @@ def _is_same(values: NDArray[Any], found: NDArray[Any]) -> bool:
     """Return whether arrays hold the same items: bit by bit, where they have no objects."""
     if values.shape != found.shape:
         return False
+    names = values.dtype.names
+    if names is not None and names == found.dtype.names:
+        # Bytes between fields are no part of the items, and not every format stores them.
+        return all(_is_same(values[name], found[name]) for name in names)
     if is_variable(values.dtype) or values.dtype.hasobject:
-        return bool(values.tolist() == found.tolist())
+        return all(map(_is_same_object, values.flat, found.flat))
     if values.dtype != found.dtype:
         found = found.astype(values.dtype)
     return np.ascontiguousarray(values).tobytes() == np.ascontiguousarray(found).tobytes()
+
+
+def _is_same_object(value: Any, found: Any) -> bool:
+    """Return whether two objects are equal; NaN is equal to NaN, and arrays are compared whole."""
+    if isinstance(value, np.ndarray) or isinstance(found, np.ndarray):
+        both = isinstance(value, np.ndarray) and isinstance(found, np.ndarray)
+        return both and value.dtype == found.dtype and _is_same(value, found)
+    return value is found or bool(value == found) or bool(value != value and found != found)

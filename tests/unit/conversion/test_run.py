@@ -3,11 +3,13 @@
 import json
 import os
 
+import numcodecs
 import numpy as np
 import pytest
 
 import ingot
 from ingot.containers.conversion import Conversion
+from ingot.engine import transfer
 from ingot.errors import CorruptionError, ExistsError, NotFoundError, UnsupportedError
 from ingot.stores import MemoryStore
 
@@ -263,3 +265,42 @@ def test_attributes_of_text_columns_are_kept_or_listed(tmp_path):
     same = ingot.convert(table, tmp_path / "u.bcolz")
     assert same.conversion.changes == ()
     assert dict(same["s"].attrs) == {"unit": "word"}
+
+
+def test_bytes_between_fields_are_not_compared(tmp_path):
+    spaced = np.dtype({"names": ["x", "y"], "formats": ["<i2", "<f8"], "offsets": [2, 8]})
+    raw = np.random.default_rng(0).integers(0, 256, 9 * spaced.itemsize, np.uint8)
+    values = raw.view(spaced)
+    ingot.array(values, tmp_path / "a.blp", chunks=4)
+    made = ingot.convert(tmp_path / "a.blp", tmp_path / "b.zarr", verify=True)
+    for name in ("x", "y"):
+        assert made[...][name].tobytes() == values[name].tobytes()
+
+
+def test_a_field_that_differs_is_found(tmp_path, monkeypatch):
+    values = np.zeros(9, [("x", "<i2"), ("y", "<f8")])
+    ingot.array(values, tmp_path / "a.blp", chunks=4)
+    whole = transfer._stored
+
+    def wrong(target, selection, items):
+        items = items.copy()
+        items["y"][-1] = 1
+        return whole(target, selection, items)
+
+    monkeypatch.setattr(transfer, "_stored", wrong)
+    with pytest.raises(CorruptionError, match="differ"):
+        ingot.convert(tmp_path / "a.blp", tmp_path / "b.zarr", chunks=3, verify=True)
+
+
+def test_arrays_as_items(tmp_path):
+    items = np.empty(5, object)
+    items[:] = [np.arange(n, dtype="<i4") for n in (0, 3, 1, 0, 2)]
+    codec = [numcodecs.VLenArray("<i4"), "zlib:1"]
+    layout = {"shape": 5, "dtype": object, "chunks": 2, "codec": codec, "format": "zarr2"}
+    array = ingot.create(tmp_path / "a", **layout)
+    array[...] = items
+    made = ingot.convert(tmp_path / "a", tmp_path / "b", chunks=3, verify=True)
+    assert [each.tolist() for each in made[...]] == [each.tolist() for each in items]
+    with pytest.raises(UnsupportedError, match="no arrays as items"):
+        ingot.convert(tmp_path / "a", tmp_path / "c.zarr", format="zarr3")
+    assert not (tmp_path / "c.zarr").exists()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ingot.dtypes import DType
-from ingot.errors import FormatError
+from ingot.errors import FormatError, UnsupportedError
 from ingot.fields import shown
 from ingot.formats.zarr import fills
 from ingot.formats.zarr.v3_types import is_extra, pair_part
@@ -50,6 +50,8 @@ def pack(fill: Any, dtype: DType) -> Any:
     'AQI='
     """
     if dtype == np.dtype(object):
+        if isinstance(fill, np.ndarray):
+            raise UnsupportedError("zarr3 holds no arrays as items: its objects are bytes and text")
         return fills.pack_bytes(bytes(fill or b""))
     if dtype.names is not None and pair_part(dtype) is None:
         item = np.asarray(fill, dtype)
