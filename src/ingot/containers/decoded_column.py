@@ -4,7 +4,7 @@ They read as words and as decimals. The column as it is stored, of integers, is 
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,12 +15,14 @@ from ingot.containers.column import TableColumn
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.table_state import TableState
 from ingot.dtypes import DType
-from ingot.errors import ArgumentError, FormatError
+from ingot.errors import ArgumentError, FormatError, UnknownNameError
 from ingot.logical_types import CategoryType, LogicalKind, decoded_dtype
 
 __all__ = ["CategoryColumn", "DecodedColumn"]
 
 _BLOCK_ROWS = 65_536
+_OF_ARRAYS = ("astype", "copy", "tolist")
+"""Names of NumPy's arrays that messages lead to."""
 
 
 class DecodedColumn:
@@ -43,6 +45,15 @@ class DecodedColumn:
         self._table = table
         self._owner = owner
         self._name = name
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error for a name that does not exist; type checkers find it themselves."""
+            hint = f"; use column[:].{name}" if name in _OF_ARRAYS else ""
+            raise UnknownNameError(
+                f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self
+            )
 
     @property
     def stored(self) -> TableColumn:

@@ -5,7 +5,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from ingot.errors import (
     ColumnError,
     IngotError,
     SelectionError,
+    UnknownNameError,
     UnsupportedError,
 )
 from ingot.interop import arrow, arrow_dataset, narwhals, pandas
@@ -60,6 +61,16 @@ _BLOCK_ROWS: Final = 65_536
 _SHOWN_ROWS: Final = 5
 
 
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("query", "filter"), "where"),
+    **dict.fromkeys(("head", "tail", "iloc", "loc", "tolist", "values"), "read() or to_numpy()"),
+    **dict.fromkeys(("update", "delete"), "table.update or table.delete, with the condition"),
+    "columns": "names",
+    "to_polars": "polars.DataFrame(view), or to_pandas()",
+}
+"""Names that other libraries and tables have, with what to use instead."""
+
+
 class View:
     """Some rows and columns of a table, found and read by each call.
 
@@ -95,6 +106,15 @@ class View:
         # For pickling alone: it holds the place of the data.
         self._table = table
         handle.read(self._check)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise the error for a name that does not exist; type checkers find it themselves."""
+            hint = f"; use {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise UnknownNameError(
+                f"ingot.View has no attribute {name!r}{hint}", name=name, obj=self
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

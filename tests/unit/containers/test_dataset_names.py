@@ -59,6 +59,29 @@ def test_every_hint_is_for_a_name_that_does_not_exist(
         assert "use" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"), [("columns", "names"), ("head", "read() or to_numpy()"), ("nothing", None)]
+)
+def test_names_that_views_do_not_have(table: ingot.Table, name: str, hint: str | None) -> None:
+    view = table.where("a > 1")
+    with pytest.raises(UnknownNameError) as caught:
+        getattr(view, name)
+    assert str(caught.value).endswith(f"{name!r}" if hint is None else f"; use {hint}")
+    assert (caught.value.name, caught.value.obj) == (name, view)
+    assert copy.copy(view).read()["a"].tolist() == [2, 3]
+
+
+def test_names_that_columns_of_words_do_not_have(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    ingot.table({"city": pandas.Categorical(["Oslo", "Bergen"])}, tmp_path / "t.bcolz")
+    city = ingot.open(tmp_path / "t.bcolz")["city"]
+    with pytest.raises(UnknownNameError, match=r"use column\[:\].tolist"):
+        city.tolist()
+    with pytest.raises(UnknownNameError, match="no attribute 'nothing'$"):
+        city.nothing  # noqa: B018 - the access is what is tested
+    assert pickle.loads(pickle.dumps(city))[:].tolist() == ["Oslo", "Bergen"]
+
+
 def test_a_column_is_no_attribute_and_the_error_says_how_it_is_read(table: ingot.Table) -> None:
     with pytest.raises(UnknownNameError, match=r"use table\['a'\]"):
         getattr(table, "a")  # noqa: B009 - mypy knows that there is none
