@@ -5,8 +5,9 @@ errors and raises them as one. Types are exact: a boolean is not an integer here
 a length, since what Python would silently accept is an error in a file.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ingot.errors import (
     CorruptionError,
@@ -17,7 +18,7 @@ from ingot.errors import (
     UnsupportedError,
 )
 
-__all__ = ["INT64", "MOST_AXES", "FieldReader", "Problems", "shown"]
+__all__ = ["INT64", "MOST_AXES", "FieldReader", "Problems", "printable", "shown"]
 
 INT64 = 2**63 - 1
 """The largest length, offset or count that a file may claim."""
@@ -28,6 +29,8 @@ MOST_AXES = 32
 T = TypeVar("T")
 
 _REQUIRED: Any = object()
+
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class FieldReader:
@@ -183,3 +186,23 @@ def shown(value: object) -> str:
 
 def _interval(low: int, high: int) -> str:
     return f"from {low} on" if high == INT64 else f"from {low} to {high}"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text with escapes for control characters, and for bytes that are no Unicode.
+
+    Names of files may hold both. Characters of `keep` stay.
+
+    >>> print(printable("a\nb\x1b"), printable("\udcff.zarr"))
+    a\nb\x1b \xff.zarr
+    """
+
+    def escaped(match: re.Match[str]) -> str:
+        character = match[0]
+        if character in keep:
+            return character
+        if "\udc80" <= character <= "\udcff":
+            return f"\\x{ord(character) - 0xDC00:02x}"
+        return character.encode("unicode_escape").decode()
+
+    return _UNPRINTABLE.sub(escaped, text)

@@ -14,8 +14,8 @@ from ingot.cli.parameters import Option
 from ingot.containers.display import Info
 from ingot.containers.folder import members
 from ingot.errors import IngotError, UnsupportedError
+from ingot.fields import printable
 from ingot.formats.bloscpack.header import MAGIC
-from ingot.formats.paths import printable
 from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file
 

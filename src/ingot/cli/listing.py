@@ -10,7 +10,7 @@ from ingot.cli.output import print_json, print_table, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.containers.folder import Found, walk
 from ingot.errors import IngotError
-from ingot.formats.paths import printable
+from ingot.fields import printable
 
 __all__ = ["list_datasets", "ls", "tree"]
 

@@ -7,17 +7,12 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ingot._lazy import deferred
 from ingot.cli.output import wrapped
 from ingot.cli.parameters import BadParameter, Exit
 from ingot.errors import IngotError
-
-if TYPE_CHECKING:
-    from ingot.formats import paths
-else:
-    paths = deferred("ingot.formats.paths")
+from ingot.fields import printable
 
 __all__ = [
     "as_options",
@@ -56,7 +51,7 @@ def reporting(*, debug: bool = False, words: Sequence[str] = ()) -> Iterator[Non
         text = as_typed(as_options(message_of(error)), words)
         if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-        lines = paths.printable(with_notes(f"ingot: {text}", error), keep="\n")
+        lines = printable(with_notes(f"ingot: {text}", error), keep="\n")
         if sys.stderr.isatty():
             lines = wrapped(lines, max(shutil.get_terminal_size().columns, 20))
         print(lines, file=sys.stderr)

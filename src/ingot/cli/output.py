@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingot._lazy import deferred
 from ingot.cli.columns import align
 from ingot.containers.json_values import to_json
+from ingot.fields import printable
 
 if TYPE_CHECKING:
     import rich.box as rich_box
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     import rich.padding as rich_padding
     import rich.table as rich_table
     import rich.text as rich_text
-
-    from ingot.formats import paths
 else:
-    paths = deferred("ingot.formats.paths")
     rich_box = deferred("rich.box")
     rich_console = deferred("rich.console")
     rich_padding = deferred("rich.padding")
@@ -74,8 +72,7 @@ def print_pairs(
       codec  none
     """
     rows = [
-        (paths.printable(name), paths.printable(shown(value), keep="\n"))
-        for name, value in dict(pairs).items()
+        (printable(name), printable(shown(value), keep="\n")) for name, value in dict(pairs).items()
     ]
     if terminal_width() is None:
         if title:
@@ -118,7 +115,7 @@ def print_table(
         7  a.blp
     1,000  b.blp
     """
-    cells = [tuple(paths.printable(shown(cell), keep="\n") for cell in row) for row in rows]
+    cells = [tuple(printable(shown(cell), keep="\n") for cell in row) for row in rows]
     lefts = {number for number, name in enumerate(headings) if number in left or name in left}
     width = terminal_width()
     if title:
@@ -167,7 +164,7 @@ def print_text(text: str, *, style: str = "") -> None:
     >>> print_text("2 chunks")
     2 chunks
     """
-    text, width = paths.printable(text, keep="\n\t"), terminal_width()
+    text, width = printable(text, keep="\n\t"), terminal_width()
     if width is None:
         print(text)
     else:

@@ -4,7 +4,7 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final
 
-from ingot.formats.paths import printable
+from ingot.fields import printable
 
 __all__ = ["PENDING", "Conversion"]
 

@@ -25,7 +25,8 @@ from ingot.errors import (
     NotFoundError,
     ReadOnlyError,
 )
-from ingot.formats.paths import normalised, printable
+from ingot.fields import printable
+from ingot.formats.paths import normalised
 from ingot.options import Options
 
 __all__ = ["FolderGroup", "Found", "Opener", "folder_group", "holds_datasets", "members", "walk"]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
+from ingot.fields import printable
 from ingot.formats.format import ArrayNode, Format, Node, RaggedNode
-from ingot.formats.paths import printable
 from ingot.stores.store import Commit, Store
 
 __all__ = [

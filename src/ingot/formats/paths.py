@@ -1,15 +1,13 @@
 """Paths of nodes in a hierarchy: names joined by slashes; the path of the root is empty."""
 
-import re
 from collections.abc import Container, Iterator
 from typing import Final
 
 from ingot.errors import UnsafeError
 from ingot.stores.store import check_new_key, is_staged
 
-__all__ = ["above", "check_new", "joined", "normalised", "prefix", "printable"]
+__all__ = ["above", "check_new", "joined", "normalised", "prefix"]
 
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL_FILES: Final = frozenset({".commit", ".lock", ".log"})
 
 
@@ -38,26 +36,6 @@ def prefix(path: str) -> str:
     ('a/b/', '')
     """
     return f"{path}/" if path else ""
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Return a text with escapes for control characters, and for bytes that are no Unicode.
-
-    Names of files may hold both. Characters of `keep` stay.
-
-    >>> print(printable("a\nb\x1b"), printable("\udcff.zarr"))
-    a\nb\x1b \xff.zarr
-    """
-
-    def escaped(match: re.Match[str]) -> str:
-        character = match[0]
-        if character in keep:
-            return character
-        if "\udc80" <= character <= "\udcff":
-            return f"\\x{ord(character) - 0xDC00:02x}"
-        return character.encode("unicode_escape").decode()
-
-    return _UNPRINTABLE.sub(escaped, text)
 
 
 def above(path: str) -> Iterator[str]:
