@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
-from ingot.fields import INT64, FieldReader, Problems, shown
+from ingot.fields import INT64, FieldReader, Problems, printable, shown
 
 VALUES: dict[str, Any] = {
     "integer": 5,
@@ -156,3 +156,10 @@ def test_what_is_shown_is_never_long(value: object) -> None:
 
 def test_lengths_end_with_int64() -> None:
     assert FieldReader("meta", {"n": INT64}).integer("n") == 2**63 - 1
+
+
+def test_names_are_printable() -> None:
+    assert printable("a\x00\x1b[31m\x7f\x9b\u2028") == r"a\x00\x1b[31m\x7f\x9b\u2028"
+    assert printable("\udc80 \udcff \ud800") == r"\x80 \xff \ud800"
+    assert printable("a\nb\tc", keep="\n") == "a\nb\\tc"
+    assert printable("Ørsted, 東京 \\n") == "Ørsted, 東京 \\n"
