@@ -731,7 +731,11 @@ class BlskMap:
         used = file.used
         begin = slots_begin(file.capacity)
         space = FreeSpace(file.offsets[used], lengths[used], begin=begin, end=file.size)
-        if space.dead > max(_LEAST_DEAD, (file.size - begin) // 2):
+        # Where most images change, the new ones are likely to fill as many free bytes: a file that is
+        # changed as a whole, again and again, keeps its two halves.
+        changing = int(lengths[list(set(images) if piece is None else set(images) | piece.due)].sum())
+        dead = space.dead - (changing if 2 * changing > int(lengths[used].sum()) else 0)
+        if dead > max(_LEAST_DEAD, (file.size - begin) // 2):
             return [], [self._rewritten(file, number, images, following, piece)]
         starts: dict[int, int] = {}
         sizes: dict[int, int] = {}

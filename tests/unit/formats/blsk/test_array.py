@@ -159,6 +159,31 @@ def test_files_are_written_anew_when_most_of_them_is_dead(tmp_path: Path) -> Non
     assert np.array_equal(read(path), array[...])
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_room_that_most_images_fill_anew_is_not_dead(tmp_path: Path, whole: bool) -> None:
+    """A file that is changed as a whole again and again has two halves, and is not made anew."""
+    random = np.random.default_rng(2)
+    path = tmp_path / "a"
+    values = random.integers(0, 2**62, 1 << 19)
+    array = made(path, values, chunks=1 << 16, superchunksize=8)
+    found = []
+    for _ in range(6):
+        if whole:
+            array[...] = values = random.integers(0, 2**62, len(values))
+        else:
+            places = np.arange(0, len(values), 999)
+            array[places] = values[places] = random.integers(0, 2**62, len(places))
+        stat = (path / FILE).stat()
+        found.append((stat.st_ino, stat.st_size))
+    assert len(set(found[1:])) == 1
+    assert found[0][1] < 2.5 * values.nbytes
+    check_readable(path, values)
+    # A change of two chunks fills little of it: the file is made anew.
+    array[70_000:140_000] = values[70_000:140_000] = np.arange(70_000)
+    assert (path / FILE).stat().st_size < 1.4 * values.nbytes
+    check_readable(path, values)
+
+
 def test_dead_and_spare_bytes_are_counted_and_removed(tmp_path: Path) -> None:
     values = np.random.default_rng(3).integers(0, 1 << 20, 4000)
     array = made(tmp_path / "a", values, chunks=500, superchunksize=4, spare=0.25)
