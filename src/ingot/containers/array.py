@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from ingot._lazy import deferred
 from ingot.codecs.codec import Stage
 from ingot.containers import reductions
+from ingot.containers.assigned import AssignedItems
 from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, array_info
@@ -23,7 +24,6 @@ from ingot.containers.handle import (
     Handle,
     HandleProtocol,
     HandleTurn,
-    Pending,
     TransactionalHandle,
 )
 from ingot.containers.member import MemberHandle
@@ -502,7 +502,10 @@ class Array(Dataset[Engine]):
     # Changing ------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: object) -> None:
-        self._assign(lambda shape: parse(key, shape), value)
+        # The shortest way for many items of a transaction; whatever is unusual takes the other.
+        pending = self._handle.pending_now(self._store_pending)
+        if pending is None or not pending.put_plain(key, value):
+            self._assign(lambda shape: parse(key, shape), value)
 
     def append(self, values: object, axis: int = 0) -> None:
         """Add items at the end of an axis; all other axes must agree.
@@ -601,18 +604,18 @@ class Array(Dataset[Engine]):
         except (IngotError, TypeError, ValueError):
             return False
         most = min(_MOST_PENDING, engine.options.limits.commit_chunks)
-        pending = self._handle.pending(self._store_pending, most)
+        pending = self._handle.pending(
+            self._store_pending, lambda: AssignedItems(engine.shape, engine.dtype, most)
+        )
         if pending is None:
             return False
-        # A copy: the caller may change its value afterwards.
-        pending[selection.starts] = item.reshape(1).copy()
+        pending.put(selection.starts, item)
         return True
 
-    def _store_pending(self, turn: HandleTurn[Engine], pending: Pending) -> None:
+    def _store_pending(self, turn: HandleTurn[Engine], pending: AssignedItems) -> None:
         """Store items that a transaction has kept."""
-        places = parse(tuple(np.array(list(pending), np.int64).T), turn.value.shape)
-        values = np.concatenate(list(pending.values()))
-        turn.commit(*changes.assigned(turn.value, places, values))
+        places, values = pending.take()
+        turn.commit(*changes.assigned(turn.value, parse(places, turn.value.shape), values))
 
     def _replace(
         self,

@@ -12,9 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from numpy.typing import NDArray
-
 from ingot import signals
+from ingot.containers.assigned import AssignedItems
 from ingot.errors import ArgumentError, IngotError, LockedError, ReadOnlyError
 from ingot.native import NativeDocuments
 from ingot.stores.buffered import BufferedStore
@@ -43,7 +42,6 @@ __all__ = [
     "HandleTurn",
     "PartHandle",
     "PartTurn",
-    "Pending",
     "StoreItems",
     "TransactionalHandle",
     "ValueTurn",
@@ -60,6 +58,8 @@ _LARGE_READ: Final = 256 << 10
 # After so many seconds without a commit, a read is tried without a pin: the writer may have ended,
 # or may be waiting for readers.
 _LONGEST_PIN: Final = 0.5
+# After so many items, a transaction looks again whether another writer has committed.
+_ITEMS_BETWEEN_LOOKS: Final = 64
 
 
 class Handle(Generic[Value]):
@@ -635,10 +635,7 @@ class ValueTurn(Generic[Value]):
         handle._loaded = (None, NO_VERSION) if again else (value, number)
 
 
-Pending: TypeAlias = dict[tuple[int, ...], NDArray[Any]]
-"""Items that were assigned and are not stored yet, by their places in the array."""
-
-StoreItems: TypeAlias = Callable[[HandleTurn[Value], Pending], object]
+StoreItems: TypeAlias = Callable[[HandleTurn[Value], AssignedItems], object]
 """What stores items in a turn to write."""
 
 
@@ -647,7 +644,7 @@ class _PendingItems(NamedTuple):
 
     writing: Callable[[], AbstractContextManager[HandleTurn[Any]]]
     store_items: StoreItems[Any]
-    items: Pending
+    items: AssignedItems
 
     def store(self, check: Callable[[HandleTurn[Any]], object] | None = None) -> None:
         """Store the items, once a turn to write has begun and passed a check."""
@@ -696,11 +693,21 @@ class HandleProtocol(Protocol[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         ...
 
-    def pending(self, store_items: StoreItems[Value], most: int) -> Pending | None:
+    def pending(
+        self, store_items: StoreItems[Value], items: Callable[[], AssignedItems]
+    ) -> AssignedItems | None:
         """Return items of this transaction that are not stored yet; None outside of one.
 
         `store_items` stores them in a turn before anything else is read or written, when the
-        transaction ends, and when there are `most` of them.
+        transaction ends, and when there are as many as may be. `items` makes room for some.
+        """
+        ...
+
+    def pending_now(self, store_items: StoreItems[Value]) -> AssignedItems | None:
+        """Return the items that this thread assigns now, if they are stored so; None without any.
+
+        It does not look whether another writer has committed meanwhile. So it returns None from
+        time to time, and `pending` looks.
         """
         ...
 
@@ -791,7 +798,13 @@ class PartHandle(Generic[Whole, Part]):
         """Return False: the value of the whole changes with that of the part."""
         return False
 
-    def pending(self, store_items: StoreItems[Part], most: int) -> Pending | None:
+    def pending(
+        self, store_items: StoreItems[Part], items: Callable[[], AssignedItems]
+    ) -> AssignedItems | None:
+        """Return None: a part is stored with the whole."""
+        return None
+
+    def pending_now(self, store_items: StoreItems[Part]) -> AssignedItems | None:
         """Return None: a part is stored with the whole."""
         return None
 
@@ -954,16 +967,18 @@ class TransactionalHandle(Generic[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self.is_inside() and self._handle.switch(value, change, after)
 
-    def pending(self, store_items: StoreItems[Value], most: int) -> Pending | None:
+    def pending(
+        self, store_items: StoreItems[Value], items: Callable[[], AssignedItems]
+    ) -> AssignedItems | None:
         """Return items of this transaction that are not stored yet; None outside of one."""
-        return self.pending_of(self.writing, store_items, most)
+        return self.pending_of(self.writing, store_items, items)
 
     def pending_of(
         self,
         writing: Callable[[], AbstractContextManager[HandleTurn[Any]]],
         store_items: StoreItems[Any],
-        most: int,
-    ) -> Pending | None:
+        items: Callable[[], AssignedItems],
+    ) -> AssignedItems | None:
         """Return items that are not stored yet of an array, to which `writing` gives turns.
 
         Items of another array are stored first: they may be of the same one, opened twice.
@@ -972,10 +987,22 @@ class TransactionalHandle(Generic[Value]):
             return None
         self._check_unmoved()
         pending = self._pending
-        if pending is None or pending.store_items != store_items or len(pending.items) >= most:
+        if pending is None or pending.store_items != store_items or pending.items.is_full:
             self.store_pending()
-            self._pending = pending = _PendingItems(writing, store_items, {})
+            self._pending = pending = _PendingItems(writing, store_items, items())
         return pending.items
+
+    def pending_now(self, store_items: StoreItems[Any]) -> AssignedItems | None:
+        """Return the items that this thread assigns now, if they are stored so; None without any.
+
+        It does not look whether another writer has committed meanwhile. So it returns None from
+        time to time, and `pending` looks.
+        """
+        pending = self._pending
+        if pending is None or not self.is_inside() or pending.store_items != store_items:
+            return None
+        items = pending.items
+        return None if items.is_full or len(items) % _ITEMS_BETWEEN_LOOKS == 0 else items
 
     def store_pending(self) -> None:
         """Store items that were assigned in the transaction and are not stored yet."""

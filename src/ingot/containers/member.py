@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
-from ingot.containers.handle import Handle, HandleTurn, Pending, StoreItems, TransactionalHandle
+from ingot.containers.assigned import AssignedItems
+from ingot.containers.handle import Handle, HandleTurn, StoreItems, TransactionalHandle
 from ingot.stores.store import Durability, Store
 from ingot.stores.versions import KernelCommit
 
@@ -92,9 +93,15 @@ class MemberHandle(Generic[Value]):
         """Have the kernel commit a change of the value at hand; return whether it could."""
         return not self._tree.is_inside() and self._outside().switch(value, change, after)
 
-    def pending(self, store_items: StoreItems[Value], most: int) -> Pending | None:
+    def pending(
+        self, store_items: StoreItems[Value], items: Callable[[], AssignedItems]
+    ) -> AssignedItems | None:
         """Return items of this transaction that are not stored yet; None outside of one."""
-        return self._tree.pending_of(self.writing, store_items, most)
+        return self._tree.pending_of(self.writing, store_items, items)
+
+    def pending_now(self, store_items: StoreItems[Value]) -> AssignedItems | None:
+        """Return the items that this thread assigns now, if they are stored so."""
+        return self._tree.pending_now(store_items)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""

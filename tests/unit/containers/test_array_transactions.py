@@ -136,19 +136,29 @@ def test_what_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
     assert ingot.open(tmp_path / "a")[...].tolist() == [0, 7, 2, 8, 4, 5]
 
 
-def test_another_writer_is_noticed_at_once(tmp_path: Path) -> None:
-    array = ingot.array(np.arange(6), tmp_path / "a")
+@pytest.mark.parametrize("change", ["items", "item by a list", "read", "slice"])
+def test_another_writer_is_noticed_before_the_end(tmp_path: Path, change: str) -> None:
+    array = ingot.array(np.arange(100), tmp_path / "a")
 
     def overtake() -> None:
         with array.transaction():
             array[1] = 7
             ingot.open(tmp_path / "a", "r+")[2] = 8
             with pytest.raises(LockedError):
-                array[3] = 9
+                if change == "items":
+                    # It looks again after so many single items.
+                    for place in range(3, 3 + 64):
+                        array[place] = 9
+                elif change == "item by a list":
+                    array[3] = [9]
+                elif change == "read":
+                    array[3]
+                else:
+                    array[3:5] = 9
 
     with pytest.raises(LockedError):
         overtake()
-    assert ingot.open(tmp_path / "a")[...].tolist() == [0, 1, 8, 3, 4, 5]
+    assert ingot.open(tmp_path / "a")[...].tolist() == [0, 1, 8, *range(3, 100)]
 
 
 def test_damage_is_found_before_the_transaction_ends(tmp_path: Path) -> None:
