@@ -533,6 +533,14 @@ class NativeDocuments(Protocol):
         If `strict`, one that was written since the last comparison differs, whatever its bytes.
         """
 
+    def committed(self, probe: NativeVersionProbe, records: "Sequence[str]") -> int | None:
+        """Return the sequence number of the committed state, if it has these documents.
+
+        `probe` is that of the lock file in the same folder. None as well where one look cannot
+        tell: a commit is under way and has published something, or may have, since one of the names
+        of `records` is taken in the folder.
+        """
+
     def put(self, key: str, content: bytes | None) -> bool:
         """Expect another content of a document; return whether it is among them."""
 

@@ -61,6 +61,47 @@ def test_rows_that_are_appended(tmp_path, dtype, ascending) -> None:
     np.testing.assert_array_equal(array[...], every[: end - 2])
 
 
+@pytest.mark.parametrize("dtype", ["i4", "f8", "u1", "S3"])
+@pytest.mark.parametrize("kind", ["ascending", "random", "many at the ends"])
+def test_few_rows_by_their_numbers(tmp_path, dtype, kind) -> None:
+    """The zone map follows from the items that change, unless one was the lowest or the highest."""
+    chance = np.random.default_rng(7)
+    every = chance.integers(10, 90, 3 * CHUNK)
+    if kind == "ascending":
+        every.sort()
+    elif kind != "random":
+        every = np.where(chance.random(len(every)) < 0.5, 10, 90)
+    expected = every.astype(dtype)
+    array = ingot.array(expected, tmp_path / "a", format="blsk", chunks=CHUNK, codec=CODEC)
+    for turn in range(30):
+        rows = chance.integers(0, len(expected), int(chance.integers(1, 40)))
+        if turn % 3 == 1:
+            # The ends of the chunks, by value and by place.
+            rows = np.concatenate([rows[:5], [0, CHUNK - 1, CHUNK, len(expected) - 1]])
+            rows = np.append(rows, [int(np.argmin(expected)), int(np.argmax(expected))])
+        new = chance.integers(5, 95, len(rows)).astype(dtype)
+        if turn % 3 == 2:
+            new = expected[rows]  # The order stays.
+        expected[rows] = new
+        array[rows] = new
+        _check(array, expected)
+
+
+def test_nulls_of_few_rows_are_counted(tmp_path) -> None:
+    chance = np.random.default_rng(8)
+    expected = chance.random(2 * CHUNK)
+    array = ingot.array(expected, tmp_path / "a", format="blsk", chunks=CHUNK, codec=CODEC)
+    for turn in range(20):
+        rows = chance.choice(len(expected), 9, replace=False)
+        new = np.where(chance.random(9) < 0.5, np.nan, chance.random(9) * (1 + turn % 3))
+        expected[rows] = new
+        array[rows] = new
+        _check(array, expected)
+    array[:] = expected[:] = np.nan
+    array[[5, CHUNK + 5]] = expected[[5, CHUNK + 5]] = 1.5
+    _check(array, expected)
+
+
 def test_nulls_of_floats_are_counted(tmp_path) -> None:
     expected = np.linspace(0, 1, CHUNK)
     array = ingot.array(expected, tmp_path / "a", format="blsk", chunks=CHUNK, codec=CODEC)

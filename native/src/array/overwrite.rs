@@ -11,6 +11,9 @@ use crate::error::Outcome;
 use crate::memory::{push, reserved};
 use std::ops::Range;
 
+/// Items are few when a chunk has at least so many times as many.
+pub const FEW: usize = 16;
+
 /// Items that are put into a chunk. Positions are counted in items of the chunk.
 pub trait NewItems {
     fn itemsize(&self) -> usize;
@@ -53,6 +56,14 @@ impl NewItems for Source<'_> {
 
     fn as_slice(&self) -> Option<&[u8]> {
         Source::as_slice(self)
+    }
+
+    fn pick(&self, chunk: &[u8], out: &mut Vec<u8>) -> bool {
+        let few = self.count().saturating_mul((**self).itemsize()) < chunk.len() / FEW;
+        if few {
+            Source::pick(self, chunk, out);
+        }
+        few
     }
 }
 
@@ -152,8 +163,16 @@ impl Overwrite {
             }
         }
         self.decode(decoder, bytes, chunk, scratch)?;
+        let mut picked = Vec::new();
+        let mut few = false;
         if let Some(change) = &mut change {
-            self.ranges().for_each(|range| change.remove(&chunk[range]));
+            few = source.pick(chunk, &mut picked);
+            if few {
+                change.remove_some(&picked);
+                self.ranges().for_each(|range| change.note_edges(&chunk[range]));
+            } else {
+                self.ranges().for_each(|range| change.remove(&chunk[range]));
+            }
         }
         source.gather(chunk);
         let is_filled = |fill: &[u8]| self.ranges().all(|range| repeats(&chunk[range.clone()], fill, range.start));
@@ -162,6 +181,16 @@ impl Overwrite {
         }
         let zone = match change {
             None => Some(Vec::new()),
+            Some(mut change) if few => {
+                source.pick(chunk, &mut picked);
+                change.add_some(&picked);
+                self.ranges().enumerate().for_each(|(place, range)| change.compare_edges(place, &chunk[range]));
+                change.zone().or_else(|| {
+                    // The lowest or the highest item has changed: another one may be as low or as high.
+                    self.ranges().for_each(|range| change.add_others(&chunk[range]));
+                    change.zone()
+                })
+            }
             Some(mut change) => {
                 self.ranges().enumerate().for_each(|(place, range)| change.add(place, &chunk[range]));
                 change.zone()

@@ -3,7 +3,7 @@
 
 use crate::array::images::{Destination, Outcomes, Target, make_all};
 use crate::array::layout::{Failure, Layout};
-use crate::array::overwrite::NewItems;
+use crate::array::overwrite::{FEW, NewItems};
 use crate::array::scatter::SourceMemory;
 use crate::array::staging::encode_over;
 use crate::array::stored::{Held, Stored};
@@ -12,9 +12,6 @@ use crate::array::{rows, slots};
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
-
-/// Rows are few when a chunk has at least so many times as many.
-const FEW: usize = 16;
 
 /// Values of rows of an array, whose chunks are `held` where the caller hands them over. There is one value
 /// for each of `rows`, or a single one for all; they lie in `values`, of so many bytes.

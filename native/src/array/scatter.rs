@@ -526,6 +526,17 @@ impl<'m> Source<'m> {
         });
     }
 
+    /// Copy what `chunk`, which is whole, has at the places of the items to `out`.
+    pub fn pick(&self, chunk: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        let size = self.itemsize;
+        self.for_each_run(0..self.count(), |run| {
+            for start in (0..run.items).map(|index| (run.start + index * run.step) * size) {
+                out.extend_from_slice(&chunk[start..start + size]);
+            }
+        });
+    }
+
     /// Items of a size known when compiling: one load and one store each.
     fn gather_items<'c, const N: usize>(&self, run: &Run, places: impl Iterator<Item = &'c mut [u8]>) {
         for (index, place) in places.enumerate() {

@@ -277,16 +277,56 @@ impl<'a> ZoneChange<'a> {
 
     /// Remove the items of a block, as they were.
     pub fn remove(&mut self, block: &[u8]) {
+        self.remove_some(block);
+        self.note_edges(block);
+    }
+
+    /// Remove some items of blocks, whose edges are noted apart.
+    pub fn remove_some(&mut self, items: &[u8]) {
+        self.removed.count(&self.items, items);
+    }
+
+    /// Note the first and the last item of a block that changes in part.
+    pub fn note_edges(&mut self, block: &[u8]) {
         let size = self.items.size;
-        self.removed.count(&self.items, block);
         self.edges.extend_from_slice(&block[..size]);
         self.edges.extend_from_slice(&block[block.len() - size..]);
     }
 
     /// Add the items of a block, as they are; `place` is its place among those that were removed.
     pub fn add(&mut self, place: usize, block: &[u8]) {
+        let ascending = self.added.count(&self.items, block);
+        self.compare(place, block, ascending);
+    }
+
+    /// Add the items that were removed by `remove_some`, as they are.
+    pub fn add_some(&mut self, items: &[u8]) {
+        self.added.count(&self.items, items);
+    }
+
+    /// Compare the order of a block of which some items were added with that before.
+    pub fn compare_edges(&mut self, place: usize, block: &[u8]) {
+        let ascends = |part: &[u8]| {
+            let found = self.items.zone(part);
+            Zone::parse(&found, self.items.size).is_none_or(|zone| zone.ascending)
+        };
+        // Items that are in no order show it soon.
+        let first = &block[..block.len().min(64 * self.items.size)];
+        let ascending = self.ascending && ascends(first) && ascends(block);
+        self.compare(place, block, ascending);
+    }
+
+    /// Let the items of a block that did not change say how low and how high the chunk reaches, too.
+    pub fn add_others(&mut self, block: &[u8]) {
+        self.added.reach(&self.items, block);
+    }
+
+    fn compare(&mut self, place: usize, block: &[u8], ascending: bool) {
         let size = self.items.size;
-        self.ascending &= self.added.count(&self.items, block);
+        self.ascending &= ascending;
+        if !self.zone.ascending {
+            return;
+        }
         // Among ascending items, an edge that moves inwards stays in order with its neighbour.
         let (first, last) = self.edges[2 * size * place..][..2 * size].split_at(size);
         self.inside &=
@@ -342,16 +382,21 @@ impl<'a> ZoneChange<'a> {
 impl Part {
     /// Count the items of a block, and return whether they ascend.
     fn count(&mut self, items: &Items, block: &[u8]) -> bool {
+        let Some((nulls, ascending)) = self.reach(items, block) else { return true };
+        self.count += block.len() / items.size;
+        self.nulls += nulls;
+        ascending
+    }
+
+    /// Note the ends of a block, and return how many of its items are null, and whether all ascend.
+    fn reach(&mut self, items: &Items, block: &[u8]) -> Option<(usize, bool)> {
         let found = items.zone(block);
-        let Some(zone) = Zone::parse(&found, items.size) else { return true };
-        let count = block.len() / items.size;
-        if zone.nulls < count {
+        let zone = Zone::parse(&found, items.size)?;
+        if zone.nulls < block.len() / items.size {
             self.ends.extend_from_slice(zone.low);
             self.ends.extend_from_slice(zone.high);
         }
-        self.count += count;
-        self.nulls += zone.nulls;
-        zone.ascending
+        Some((zone.nulls, zone.ascending))
     }
 }
 

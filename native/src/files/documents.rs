@@ -4,6 +4,7 @@
 
 use super::Root;
 use super::identity::Identity;
+use super::version_probe::VersionProbe;
 use crate::error::Outcome;
 use crate::fork;
 use rustix::fs::{AtFlags, CWD, Stat, statat};
@@ -60,6 +61,15 @@ impl Documents {
     /// The same with the folder open.
     pub fn check_in(&self, root: &Root<impl AsFd>, strict: bool) -> Outcome<bool> {
         self.lock().map_or(Ok(false), |mut all| are_held(&mut all, Some(root), strict))
+    }
+
+    /// Return the sequence number of the committed state, if it has these documents and none of them was written
+    /// since the last comparison; `None` as well where that takes more than one look, see
+    /// `VersionProbe::committed`.
+    pub fn committed(&self, probe: &VersionProbe, records: &[String]) -> Option<u64> {
+        let root = Root::open(&self.root).ok()??;
+        let number = probe.committed(&root, records)?;
+        self.check_in(&root, true).ok()?.then_some(number)
     }
 
     /// Expect another content of a document from now on; `false` when it is not among them.

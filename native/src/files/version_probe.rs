@@ -10,7 +10,7 @@ use super::small_files::SmallFiles;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +22,9 @@ type Head = [u8; HEAD_BYTES];
 /// The most files that are kept open in all; beyond that, each probe opens and closes its own.
 const MOST_OPEN: usize = 256;
 static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Set in the sequence number while one version becomes the next.
+const SWITCHING: u64 = 1 << 63;
 
 const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
@@ -123,6 +126,15 @@ impl VersionProbe {
             (number, contents, path)
         });
         (read().ok()? == before).then(|| (before.map(|version| version.sequence), found))
+    }
+
+    /// Return the sequence number of the committed state, as long as one look can tell: no commit is under way that
+    /// has published anything, or may have one of the names of `records` in the folder of the lock file.
+    pub fn committed(&self, root: &Root<impl AsFd>, records: &[String]) -> Option<u64> {
+        let name = Path::new(self.path.file_name()?);
+        let version = self.format.parse(&self.read_head(root.folder(), name).ok()??)?;
+        let published = || version.sequence & SWITCHING != 0 || records.iter().any(|name| root.may_have(name));
+        (version.certain || !published()).then_some(version.sequence)
     }
 
     fn read_head(&self, folder: BorrowedFd<'_>, path: &Path) -> io::Result<Option<Head>> {

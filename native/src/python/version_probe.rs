@@ -99,6 +99,12 @@ impl PyDocuments {
         Ok(py.detach(|| self.0.check(strict))?)
     }
 
+    /// Return the sequence number in the lock file of `probe`, in the same folder, if the committed state has these
+    /// documents; `None` where one look cannot tell, as when one of the names of `records` is taken.
+    fn committed(&self, py: Python<'_>, probe: &PyVersionProbe, records: Vec<String>) -> Option<u64> {
+        py.detach(|| self.0.committed(&probe.0, &records))
+    }
+
     /// Expect another content of a document from now on; return whether it is among them.
     #[pyo3(signature = (key, content))]
     fn put(&self, key: &str, content: Option<&[u8]>) -> bool {

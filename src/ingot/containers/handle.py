@@ -192,17 +192,52 @@ class Handle(Generic[Value]):
         value, number = self._loaded
         hurried = nbytes is not None and self._contention.active
         # No number is used twice: if it is the same now, it was while `use` ran.
-        if number != NO_VERSION and not hurried and not self._probe.moved(number):
-            try:
-                result = use(value)  # type: ignore[arg-type]
-            except Exception:
-                if self._probe.confirms(number) and self._is_unchanged(value):
-                    raise
-            else:
-                if self._probe.confirms(number) or self._is_still(number):
-                    return result
-                if nbytes is not None:
-                    self._contention.note(nbytes(value))  # type: ignore[arg-type]
+        if number == NO_VERSION or hurried:
+            return self._read_anew(use, nbytes)
+        if self._probe.moved(number):
+            return self._read_next(use, nbytes, value)
+        try:
+            result = use(value)  # type: ignore[arg-type]
+        except Exception:
+            if self._probe.confirms(number) and self._is_unchanged(value):
+                raise
+        else:
+            if self._probe.confirms(number) or self._is_still(number):
+                return result
+            if nbytes is not None:
+                self._contention.note(nbytes(value))  # type: ignore[arg-type]
+        return self._read_anew(use, nbytes)
+
+    def _read_next(
+        self,
+        use: Callable[[Value], Result],
+        nbytes: Callable[[Value], int] | None,
+        before: Value | None,
+    ) -> Result:
+        """Read a state that follows the one at hand, and has its documents if a writer is at work.
+
+        One look finds that out in the usual case; whatever is unusual is left to `_read_anew`.
+        """
+        assert self._versioned is not None
+        kept = None if before is None or self._check is None else self._check.kept(before)
+        committed_as = getattr(self._versioned, "committed_as", None)
+        if kept is None or committed_as is None or self._renew is None:
+            return self._read_anew(use, nbytes)
+        number = committed_as(kept)
+        value = None if number is None else self._renew(before, self.store)  # type: ignore[arg-type]
+        if value is None or self._check is None:
+            return self._read_anew(use, nbytes)
+        self._check.follow(before, value, ())  # type: ignore[arg-type]
+        # If the state changes meanwhile, its number is another one: none is used twice.
+        self._loaded = value, number
+        try:
+            result = use(value)
+        except Exception:
+            return self._read_anew(use, nbytes)  # It says what is wrong, if anything.
+        if version_number(self._versioned.version()) == number:
+            return result
+        if nbytes is not None:
+            self._contention.note(nbytes(value))
         return self._read_anew(use, nbytes)
 
     def writing(self) -> "ValueTurn[Value]":

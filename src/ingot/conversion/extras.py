@@ -1,7 +1,8 @@
 """Files in the folder of a source that are no part of the dataset: kept, or listed.
 
 A file is kept where the target is a folder in which nothing else bears its name. A file by which a
-format is recognised is never kept: it would describe a dataset that is not there.
+format is recognised is never kept: it would describe a dataset that is not there. In the same
+format, files beside the documents in ``meta`` are kept beside those of the target.
 """
 
 from collections.abc import Collection, Iterator
@@ -18,6 +19,8 @@ __all__ = ["LARGEST", "extra_files", "path_of", "read_extra"]
 LARGEST: Final = 1 << 20
 """The most bytes of a file that is kept."""
 _LOCK: Final = ".lock"
+# The folder in which blsk and bcolz have their documents, and other programs may have files.
+_META: Final = "meta/"
 _DEEPEST: Final = 64
 
 
@@ -98,19 +101,25 @@ def _keys(store: Store, folder: str, depth: int) -> Iterator[str]:
 
 
 def read_extra(
-    store: Store, folder: str, name: str, taken: Collection[str]
+    store: Store, folder: str, name: str, taken: Collection[str], *, same: bool = False
 ) -> tuple[bytes | None, str]:
     """Return the bytes of a file that a target keeps; None, and why it does not keep it.
 
-    `taken` has the files of the target.
+    `taken` has the files of the target, `same` says whether its format is that of the source.
     """
     first = name.partition("/")[0]
+    if same and name.startswith(_META) and name not in taken:
+        return _read_small(store, prefix(folder) + name)
     known = {mark for entry in FORMATS.entries.values() for mark in _names_of(entry.name)}
     if first in known:
         return None, f"a format looks for {first}"
     if first[:1].isdecimal() or first in {key.partition("/")[0] for key in taken}:
         return None, f"the target has {first} itself"
-    (data,) = store.read([Extent(prefix(folder) + name, 0, LARGEST + 1)])
+    return _read_small(store, prefix(folder) + name)
+
+
+def _read_small(store: Store, key: str) -> tuple[bytes | None, str]:
+    (data,) = store.read([Extent(key, 0, LARGEST + 1)])
     if data is None or len(data) > LARGEST:
         return None, f"it has more than {LARGEST} bytes"
     return data, ""

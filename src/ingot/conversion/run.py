@@ -422,7 +422,8 @@ class _ConversionRun:
         """Find the files beside the source that the target keeps, and list the others."""
         for name in extra_files(node, origin, store):
             if place.file is None:
-                data, reason = read_extra(store, path_of(node), name, self.names)
+                same = origin.name == self.format.name
+                data, reason = read_extra(store, path_of(node), name, self.names, same=same)
             else:
                 data, reason = None, "the target is a file"
             if data is None:

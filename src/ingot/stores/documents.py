@@ -5,9 +5,10 @@ the files themselves show it. This module compares documents; what they say is n
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ingot.errors import IngotError
+from ingot.native import NativeDocuments
 from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = ["ABSENT", "DocumentCheck", "Documents", "documents_after", "identities"]
@@ -51,23 +52,13 @@ def documents_after(documents: Documents, commit: Commit) -> Documents:
     return {key: values.get(key, data) for key, data in documents.items()}
 
 
-class KeptDocuments(Protocol):
-    """Documents that a store compares itself, see `ingot.native.NativeDocuments`."""
-
-    def check(self, strict: bool) -> bool:
-        """Return whether the store has the documents."""
-
-    def put(self, key: str, content: bytes | None) -> bool:
-        """Expect another content of a document; return whether it is among them."""
-
-
 class _Record(NamedTuple, Generic[Value]):
     """The identities that the documents of a value had when they were last compared."""
 
     value: Value
     keys: tuple[str, ...]
     identities: list[object]
-    kept: KeptDocuments | None = None
+    kept: NativeDocuments | None = None
     """What knows the identities instead, where the store compares documents itself."""
     names: frozenset[str] = frozenset()
     """The names of the documents without their folders, where the store compares them."""
@@ -120,7 +111,7 @@ class DocumentCheck(Generic[Value]):
         known_before = record is not None and record.value is value and record.keys == keys
         kept = record.kept if record is not None and known_before else None
         if kept is None and keys:
-            keep: Callable[[Documents], KeptDocuments | None] | None
+            keep: Callable[[Documents], NativeDocuments | None] | None
             keep = getattr(store, "keep_documents", None)
             kept = None if keep is None else keep(documents)
         if kept is not None:
@@ -173,7 +164,7 @@ class DocumentCheck(Generic[Value]):
             return
         self._record = _Record(after, keys, known)
 
-    def kept(self, value: Value) -> KeptDocuments | None:
+    def kept(self, value: Value) -> NativeDocuments | None:
         """Return the documents of a value that the store compares itself, once they were compared.
 
         >>> DocumentCheck().kept(3) is None
@@ -187,14 +178,14 @@ class DocumentCheck(Generic[Value]):
         self._record = None
 
 
-def _checked(kept: KeptDocuments, *, strict: bool) -> bool:
+def _checked(kept: NativeDocuments, *, strict: bool) -> bool:
     try:
         return kept.check(strict)
     except (IngotError, OSError):
         return False  # Reading the documents one by one raises the right error.
 
 
-def _put(kept: KeptDocuments, edit: Edit) -> bool:
+def _put(kept: NativeDocuments, edit: Edit) -> bool:
     """Expect what an edit leaves of a document; return False if only the store knows that."""
     if isinstance(edit, Put):
         return kept.put(edit.key, bytes(edit.data))

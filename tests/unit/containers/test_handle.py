@@ -40,6 +40,7 @@ from ingot.stores import (
 )
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import is_switching
+from tests.kernels import needs_native
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -760,6 +761,83 @@ def test_a_value_with_the_same_documents_is_renewed(store: MemoryStore | LocalSt
     put(store, a=b"3")
     assert handle.value == b"3"
     assert (load.loads, renewed) == (2, [b"1"])
+
+
+@needs_native
+@pytest.mark.parametrize("at_work", [False, True])
+def test_a_state_with_the_same_documents_takes_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool
+) -> None:
+    """A reader beside a writer does not read the version, the journal and the documents apart."""
+    expected = np.arange(100)
+    writer = ingot.array(expected, tmp_path / "a", format="blsk", chunks=10)
+    _age(tmp_path / "a")
+    reader = ingot.open(tmp_path / "a")
+    assert isinstance(reader, ingot.Array)
+    writer[3] = expected[3] = 7
+    assert reader[3] == 7
+    looks: list[str] = []
+    view = LocalStore.view
+
+    def noted(store: LocalStore) -> Store:
+        looks.append("view")
+        return view(store)
+
+    monkeypatch.setattr(LocalStore, "view", noted)
+    for number in range(4, 20):
+        writer[number] = expected[number] = 7
+        if at_work:
+            # As it is from the lock on, until the commit is made.
+            _write_into(tmp_path / "a/.lock", 24, b"\1")
+        looks.clear()
+        assert reader[number] == 7
+        assert looks == []
+    assert np.array_equal(reader[...], expected)
+
+
+@needs_native
+@pytest.mark.parametrize("change", ["journal", "log", "switching", "document", "lock", "other"])
+def test_whatever_is_unusual_takes_more_than_one_look(tmp_path: Path, change: str) -> None:
+    writer = ingot.array(np.arange(100), tmp_path / "a", format="blsk", chunks=10)
+    writer[3] = 7
+    _age(tmp_path / "a")
+    store = LocalStore(tmp_path / "a")
+    keys = ("meta/storage", "meta/nrows", "meta/attributes")
+    contents = dict(zip(keys, store.read([Extent(key) for key in keys]), strict=True))
+    kept = store.keep_documents(contents)
+    assert kept is not None
+    assert kept.check(False)
+    version = store.version()
+    assert version is not None
+    assert store.committed_as(kept) == version.sequence
+    lock = tmp_path / "a/.lock"
+    if change == "document":
+        (tmp_path / "a/meta/nrows").write_bytes(b"100\n")
+    elif change == "lock":
+        lock.unlink()
+    elif change == "other":
+        shutil.move(tmp_path / "a", tmp_path / "b")
+    elif change == "switching":
+        _write_into(lock, 15, b"\x80")
+        _write_into(lock, 24, b"\1")
+    else:
+        _write_into(lock, 24, b"\1")
+        assert store.committed_as(kept) == version.sequence
+        (tmp_path / "a" / {"journal": ".commit", "log": ".log"}[change]).write_bytes(b"")
+    assert store.committed_as(kept) is None
+    assert LocalStore(tmp_path / "c").committed_as(kept) is None
+
+
+def _age(folder: Path) -> None:
+    """Let all files of a folder be old enough to be known by their times."""
+    for file in folder.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+
+
+def _write_into(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
 
 
 def test_large_reads_that_were_overtaken_pin_the_state(tmp_path: Path) -> None:

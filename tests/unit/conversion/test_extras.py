@@ -75,6 +75,25 @@ def test_a_file_of_the_target_is_not_replaced():
     assert read_extra(store, "in", "notes", ["notes/x"]) == (None, "the target has notes itself")
 
 
+@pytest.mark.parametrize("format", ["blsk", "bcolz"])
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_files_beside_documents_are_kept_in_the_same_format(tmp_path, format, kind):
+    path = tmp_path / "a"
+    if kind == "array":
+        ingot.array(VALUES, path, format=format).close()
+    else:
+        ingot.table({"a": VALUES}, path, format=format).close()
+    (path / "meta").mkdir(exist_ok=True)
+    (path / "meta/units").write_bytes(b"m")
+    (path / "data").mkdir(exist_ok=True)
+    (path / "data/notes").write_bytes(b"m")
+    ingot.convert(path, tmp_path / "b", chunks=20)
+    assert (tmp_path / "b/meta/units").read_bytes() == b"m"
+    assert not (tmp_path / "b/data/notes").exists()
+    ingot.convert(path, tmp_path / "c", format="bcolz" if format == "blsk" else "blsk")
+    assert not (tmp_path / "c/meta/units").exists()
+
+
 @pytest.mark.parametrize("shards", [None, 40])
 def test_unknown_fields_of_zarr3_are_kept_or_listed(tmp_path, shards):
     given = ingot.array(VALUES, tmp_path / "a.zarr", chunks=20, shards=shards)

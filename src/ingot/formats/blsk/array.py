@@ -731,9 +731,10 @@ class BlskMap:
         used = file.used
         begin = slots_begin(file.capacity)
         space = FreeSpace(file.offsets[used], lengths[used], begin=begin, end=file.size)
-        # Where most images change, the new ones are likely to fill as many free bytes: a file that is
-        # changed as a whole, again and again, keeps its two halves.
-        changing = int(lengths[list(set(images) if piece is None else set(images) | piece.due)].sum())
+        # Where most images change, the new ones are likely to fill as many free bytes: a file that
+        # is changed as a whole, again and again, keeps its two halves.
+        due = set(images) if piece is None else set(images) | piece.due
+        changing = int(lengths[list(due)].sum())
         dead = space.dead - (changing if 2 * changing > int(lengths[used].sum()) else 0)
         if dead > max(_LEAST_DEAD, (file.size - begin) // 2):
             return [], [self._rewritten(file, number, images, following, piece)]

@@ -229,6 +229,18 @@ class LocalStore:
             return None
         return make_documents(self._files.path, list(documents.items()))
 
+    def committed_as(self, documents: NativeDocuments) -> int | None:
+        """Return the number of the committed state, if it has documents that were compared before.
+
+        None as well where one look at the files cannot tell.
+        """
+        scope, local = self._scope, self._local
+        # A writer reads the version of its own turn.
+        if local is None or scope.log is None or self._run is not None or "/" in scope.lock:
+            return None
+        probe = local.version_probe(scope.lock)
+        return None if probe is None else documents.committed(probe, (scope.journal, scope.log))
+
     def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
         """Return the identity of each key; `ABSENT` for a key that is known to be absent."""
         _check_keys(tuple(keys))
