@@ -495,6 +495,12 @@ class NativeVersionProbe(Protocol):
     def confirms(self, number: int | None) -> bool:
         """Return whether the sequence number is still ``number``, for certain."""
 
+    def stays(self, number: int, records: "Sequence[str]") -> bool | None:
+        """Return whether the sequence number is ``number``, and readers need to know no commit.
+
+        None where one of the names of ``records`` is taken in the folder of the lock file.
+        """
+
     def moved(self, number: int | None) -> bool:
         """Return whether the sequence number is known to differ from ``number``: a quick check."""
 

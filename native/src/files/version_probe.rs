@@ -128,6 +128,23 @@ impl VersionProbe {
         (read().ok()? == before).then(|| (before.map(|version| version.sequence), found))
     }
 
+    /// Return whether the sequence number is `sequence`, and no commit that a reader must know of was published before
+    /// this call; `None` where one of the names of `records` is taken in the folder of the lock file.
+    pub fn stays(&self, sequence: u64, records: &[String]) -> Option<bool> {
+        let read = || self.read().ok().flatten().filter(|version| version.sequence == sequence);
+        let Some(version) = read() else { return Some(false) };
+        if version.certain || sequence & SWITCHING != 0 {
+            return Some(version.certain);
+        }
+        // A commit that was published before had a record here, or has changed the number.
+        let folder = self.path.parent()?;
+        let absent = |name: &String| {
+            let found = statat(CWD, folder.join(name), AtFlags::SYMLINK_NOFOLLOW);
+            matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
+        };
+        if records.iter().all(absent) { Some(read().is_some()) } else { None }
+    }
+
     /// Return the sequence number of the committed state, as long as one look can tell: no commit is under way that
     /// has published anything, or may have one of the names of `records` in the folder of the lock file.
     pub fn committed(&self, root: &Root<impl AsFd>, records: &[String]) -> Option<u64> {
@@ -203,6 +220,35 @@ mod tests {
         head[16..24].copy_from_slice(&system);
         head[24] = state;
         head
+    }
+
+    #[test]
+    fn a_state_stays_until_its_number_changes_or_a_record_is_there() {
+        let folder = std::env::temp_dir().join(format!("version-stays-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (probe, records) = (probe(folder.join("lock")), [String::from("journal")]);
+        let root = Root::open(&folder).unwrap().unwrap();
+        let both = |number| (probe.stays(number, &records), probe.committed(&root, &records));
+        assert_eq!(both(7), (Some(false), None), "there is no lock file");
+        let write = |sequence, system, state| fs::write(folder.join("lock"), head(sequence, system, state)).unwrap();
+        for (state, settled) in [(2, true), (1, false)] {
+            write(7, SYSTEM, state);
+            assert_eq!(both(7), (Some(true), Some(7)));
+            assert_eq!(both(6).0, Some(false));
+            fs::write(folder.join("journal"), b"").unwrap();
+            let unknown = if settled { (Some(true), Some(7)) } else { (None, None) };
+            assert_eq!(both(7), unknown);
+            fs::remove_file(folder.join("journal")).unwrap();
+        }
+        write(7 | SWITCHING, SYSTEM, 1);
+        assert_eq!(both(7), (Some(false), None));
+        assert_eq!(both(7 | SWITCHING), (Some(false), None));
+        // After a restart of the system, only a record says that something was published.
+        write(7, *b"was.here", 2);
+        assert_eq!(both(7), (Some(true), Some(7)));
+        fs::write(folder.join("journal"), b"").unwrap();
+        assert_eq!(both(7), (None, None));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     fn certain(sequence: u64) -> Option<Version> {

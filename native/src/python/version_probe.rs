@@ -37,6 +37,12 @@ impl PyVersionProbe {
         self.0.confirms(number)
     }
 
+    /// Return whether the sequence number is `number`, and no commit that a reader must know of was published before this
+    /// call; `None` where one of the names of `records` is taken.
+    fn stays(&self, number: u64, records: Vec<String>) -> Option<bool> {
+        self.0.stays(number, &records)
+    }
+
     /// Return whether `read` would no longer give `number`, as far as the file that is open shows.
     fn moved(&self, number: Option<u64>) -> bool {
         self.0.moved(number)

@@ -58,6 +58,8 @@ _LARGE_READ: Final = 256 << 10
 # After so many seconds without a commit, a read is tried without a pin: the writer may have ended,
 # or may be waiting for readers.
 _LONGEST_PIN: Final = 0.5
+# A reader beside a writer tries so many times before it takes the steps one by one.
+_QUICK_LOOKS: Final = 3
 # After so many items, a transaction looks again whether another writer has committed.
 _ITEMS_BETWEEN_LOOKS: Final = 64
 
@@ -202,10 +204,12 @@ class Handle(Generic[Value]):
             if self._probe.confirms(number) and self._is_unchanged(value):
                 raise
         else:
-            if self._probe.confirms(number) or self._is_still(number):
+            if self._stays(number):
                 return result
             if nbytes is not None:
                 self._contention.note(nbytes(value))  # type: ignore[arg-type]
+            if not self._contention.active:
+                return self._read_next(use, nbytes, value)
         return self._read_anew(use, nbytes)
 
     def _read_next(
@@ -223,21 +227,25 @@ class Handle(Generic[Value]):
         committed_as = getattr(self._versioned, "committed_as", None)
         if kept is None or committed_as is None or self._renew is None:
             return self._read_anew(use, nbytes)
-        number = committed_as(kept)
-        value = None if number is None else self._renew(before, self.store)  # type: ignore[arg-type]
-        if value is None or self._check is None:
-            return self._read_anew(use, nbytes)
-        self._check.follow(before, value, ())  # type: ignore[arg-type]
-        # If the state changes meanwhile, its number is another one: none is used twice.
-        self._loaded = value, number
-        try:
-            result = use(value)
-        except Exception:
-            return self._read_anew(use, nbytes)  # It says what is wrong, if anything.
-        if version_number(self._versioned.version()) == number:
-            return result
-        if nbytes is not None:
-            self._contention.note(nbytes(value))
+        for _ in range(_QUICK_LOOKS):
+            number = committed_as(kept)
+            value = None if number is None else self._renew(before, self.store)  # type: ignore[arg-type]
+            if value is None or self._check is None:
+                break
+            self._check.follow(before, value, ())  # type: ignore[arg-type]
+            # If the state changes meanwhile, its number is another one: none is used twice.
+            self._loaded = value, number
+            before = value
+            try:
+                result = use(value)
+            except Exception:
+                break  # The long way says what is wrong, if anything.
+            if version_number(self._versioned.version()) == number:
+                return result
+            if nbytes is not None:
+                self._contention.note(nbytes(value))
+            if self._contention.active:
+                break
         return self._read_anew(use, nbytes)
 
     def writing(self) -> "ValueTurn[Value]":
@@ -370,6 +378,15 @@ class Handle(Generic[Value]):
             view = stack.enter_context(self._versioned.pin())
             self._pinned = (self._pinned_value(view),)
             self._release = stack.pop_all()
+
+    def _stays(self, number: int | None) -> bool:
+        """Return whether a version is still that of the committed state."""
+        stays = getattr(self._versioned, "stays", None)
+        known: bool | None = None if stays is None or number is None else stays(number)
+        if known is not None:
+            return known
+        assert self._probe is not None
+        return self._probe.confirms(number) or self._is_still(number)
 
     def _is_still(self, number: int | None) -> bool:
         """Return whether this is the version of the committed state, where a probe cannot tell.

@@ -38,6 +38,7 @@ from ingot.stores import (
     Store,
     memory,
 )
+from ingot.stores.local.lock import LockState
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import is_switching
 from tests.kernels import needs_native
@@ -788,7 +789,7 @@ def test_a_state_with_the_same_documents_takes_one_look(
         writer[number] = expected[number] = 7
         if at_work:
             # As it is from the lock on, until the commit is made.
-            _write_into(tmp_path / "a/.lock", 24, b"\1")
+            _write_into(tmp_path / "a/.lock", 24, bytes([LockState.BUSY]))
         looks.clear()
         assert reader[number] == 7
         assert looks == []
@@ -819,9 +820,9 @@ def test_whatever_is_unusual_takes_more_than_one_look(tmp_path: Path, change: st
         shutil.move(tmp_path / "a", tmp_path / "b")
     elif change == "switching":
         _write_into(lock, 15, b"\x80")
-        _write_into(lock, 24, b"\1")
+        _write_into(lock, 24, bytes([LockState.BUSY]))
     else:
-        _write_into(lock, 24, b"\1")
+        _write_into(lock, 24, bytes([LockState.BUSY]))
         assert store.committed_as(kept) == version.sequence
         (tmp_path / "a" / {"journal": ".commit", "log": ".log"}[change]).write_bytes(b"")
     assert store.committed_as(kept) is None

@@ -28,7 +28,7 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.native import NativeDocuments, make_documents
+from ingot.native import NativeDocuments, NativeVersionProbe, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
     FileSystem,
@@ -234,12 +234,30 @@ class LocalStore:
 
         None as well where one look at the files cannot tell.
         """
-        scope, local = self._scope, self._local
+        probe = self._quick_probe()
+        return None if probe is None else documents.committed(probe, self._records)
+
+    def stays(self, number: int) -> bool | None:
+        """Return whether the state of a number is still committed; None where a look cannot tell.
+
+        Everything that was read before is then of this state.
+        """
+        probe = self._quick_probe()
+        return None if probe is None else probe.stays(number, self._records)
+
+    def _quick_probe(self) -> NativeVersionProbe | None:
+        """Return the native probe of the lock file, to a reader of a folder of its own."""
+        local = self._local
         # A writer reads the version of its own turn.
-        if local is None or scope.log is None or self._run is not None or "/" in scope.lock:
+        if local is None or self._scope.log is None or self._run is not None:
             return None
-        probe = local.version_probe(scope.lock)
-        return None if probe is None else documents.committed(probe, (scope.journal, scope.log))
+        return local.version_probe(self._scope.lock)
+
+    @property
+    def _records(self) -> tuple[str, ...]:
+        """The names of the journal and the log."""
+        scope = self._scope
+        return (scope.journal,) if scope.log is None else (scope.journal, scope.log)
 
     def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
         """Return the identity of each key; `ABSENT` for a key that is known to be absent."""
@@ -542,9 +560,8 @@ class LocalStore:
 
     def _has_record(self) -> bool:
         """Return whether there may be a journal or a log."""
-        scope, path = self._scope, self._files.path
-        names = (scope.journal,) if scope.log is None else (scope.journal, scope.log)
-        return any(os.access(f"{path}/{name}", os.F_OK) for name in names)
+        path = self._files.path
+        return any(os.access(f"{path}/{name}", os.F_OK) for name in self._records)
 
     def _log_to_read(self) -> str | None:
         """Return the name of the log, if the files may not hold what it says."""
