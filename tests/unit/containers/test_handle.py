@@ -41,7 +41,9 @@ from ingot.stores import (
 from ingot.stores.local.lock import LockState
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import is_switching
-from tests.kernels import needs_native
+
+
+quick = pytest.mark.skipif(native.choice().name != "native", reason="the twin has no quick look")
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -764,7 +766,7 @@ def test_a_value_with_the_same_documents_is_renewed(store: MemoryStore | LocalSt
     assert (load.loads, renewed) == (2, [b"1"])
 
 
-@needs_native
+@quick
 @pytest.mark.parametrize("at_work", [False, True])
 def test_a_state_with_the_same_documents_takes_one_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool
@@ -796,7 +798,7 @@ def test_a_state_with_the_same_documents_takes_one_look(
     assert np.array_equal(reader[...], expected)
 
 
-@needs_native
+@quick
 @pytest.mark.parametrize("change", ["journal", "log", "switching", "document", "lock", "other"])
 def test_whatever_is_unusual_takes_more_than_one_look(tmp_path: Path, change: str) -> None:
     writer = ingot.array(np.arange(100), tmp_path / "a", format="blsk", chunks=10)
