@@ -42,7 +42,6 @@ from ingot.stores.local.lock import LockState
 from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import is_switching
 
-
 quick = pytest.mark.skipif(native.choice().name != "native", reason="the twin has no quick look")
 
 
