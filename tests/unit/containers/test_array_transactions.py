@@ -136,8 +136,23 @@ def test_what_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
     assert ingot.open(tmp_path / "a")[...].tolist() == [0, 7, 2, 8, 4, 5]
 
 
-@pytest.mark.parametrize("change", ["items", "item by a list", "read", "slice"])
-def test_another_writer_is_noticed_before_the_end(tmp_path: Path, change: str) -> None:
+def _set_items(array: ingot.Array) -> None:
+    # A transaction looks again after so many single items.
+    for place in range(3, 3 + 64):
+        array[place] = 9
+
+
+@pytest.mark.parametrize(
+    "go_on",
+    [
+        _set_items,
+        lambda array: array.__setitem__(3, [9]),
+        lambda array: array[3],
+        lambda array: array.__setitem__(slice(3, 5), 9),
+    ],
+    ids=["items", "an item in a list", "a read", "a slice"],
+)
+def test_another_writer_is_noticed_before_the_end(tmp_path: Path, go_on: Any) -> None:
     array = ingot.array(np.arange(100), tmp_path / "a")
 
     def overtake() -> None:
@@ -145,16 +160,7 @@ def test_another_writer_is_noticed_before_the_end(tmp_path: Path, change: str) -
             array[1] = 7
             ingot.open(tmp_path / "a", "r+")[2] = 8
             with pytest.raises(LockedError):
-                if change == "items":
-                    # It looks again after so many single items.
-                    for place in range(3, 3 + 64):
-                        array[place] = 9
-                elif change == "item by a list":
-                    array[3] = [9]
-                elif change == "read":
-                    array[3]
-                else:
-                    array[3:5] = 9
+                go_on(array)
 
     with pytest.raises(LockedError):
         overtake()

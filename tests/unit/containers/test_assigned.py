@@ -12,7 +12,9 @@ def _items(shape: tuple[int, ...] = (10,), dtype: str = "<i4", most: int = 1000)
 
 def test_the_last_of_several_items_for_one_place_counts() -> None:
     items = _items()
-    assert items.put_plain(3, 1) and items.put_plain(-7, 2) and items.put_plain((3,), np.int32(4))
+    assert items.put_plain(3, 1)
+    assert items.put_plain(-7, 2)
+    assert items.put_plain((3,), np.int32(4))
     items.put((3,), np.array([[9]], "<i4"))
     assert items.put_plain(np.int8(4), True)
     (places,), values = items.take()
@@ -42,7 +44,8 @@ def test_other_keys_are_left_alone(key: object) -> None:
 
 def test_places_of_several_axes() -> None:
     items = _items((3, 4), "<f4")
-    assert items.put_plain((1, -1), 2.5) and items.put_plain((np.int64(2), 0), 3)
+    assert items.put_plain((1, -1), 2.5)
+    assert items.put_plain((np.int64(2), 0), 3)
     for key in (1, (1,), (3, 0), (0, 4), (0, -5), (0, slice(1)), (0, 0, 0)):
         assert not items.put_plain(key, 1)
     items.put((0, 1), np.array([[7]], "<f4"))
@@ -62,7 +65,8 @@ def test_plain_values_are_cast_as_numpy_does(dtype: str) -> None:
         else:
             items.put((place,), expected[place : place + 1])
     (places,), values = items.take()
-    assert values.dtype == expected.dtype and places.tolist() == list(range(6))
+    assert values.dtype == expected.dtype
+    assert places.tolist() == list(range(6))
     assert values.tobytes() == expected[:6].tobytes()
 
 
