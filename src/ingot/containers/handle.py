@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 from ingot import signals
 from ingot.containers.assigned import AssignedItems
 from ingot.errors import ArgumentError, IngotError, LockedError, ReadOnlyError
-from ingot.native import NativeDocuments
+from ingot.native import NativeDocuments, NativeVersionProbe
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
@@ -101,6 +101,7 @@ class Handle(Generic[Value]):
         "_loaded",
         "_pinned",
         "_probe",
+        "_record_names",
         "_release",
         "_renew",
         "_snapshot_lock",
@@ -134,6 +135,10 @@ class Handle(Generic[Value]):
         self._check: DocumentCheck[Value] | None = None
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
+        # What is asked for beside the version, where the probe is the kernel's.
+        self._record_names: tuple[str, ...] | None = None
+        if hasattr(self._probe, "stays"):
+            self._record_names = getattr(store, "record_names", None)
         # One tuple, so that other threads never see half of a change.
         self._loaded = first
         # The view through a journal that is not applied yet, and the value loaded from it.
@@ -381,11 +386,12 @@ class Handle(Generic[Value]):
 
     def _stays(self, number: int | None) -> bool:
         """Return whether a version is still that of the committed state."""
-        stays = getattr(self._versioned, "stays", None)
-        known: bool | None = None if stays is None or number is None else stays(number)
-        if known is not None:
-            return known
         assert self._probe is not None
+        if number is not None and self._record_names is not None:
+            # The kernel finds out in one call, unless there is a journal or a log.
+            known = cast(NativeVersionProbe, self._probe).stays(number, self._record_names)
+            if known is not None:
+                return known
         return self._probe.confirms(number) or self._is_still(number)
 
     def _is_still(self, number: int | None) -> bool:

@@ -28,7 +28,7 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.native import NativeDocuments, NativeVersionProbe, make_documents
+from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
     FileSystem,
@@ -234,28 +234,16 @@ class LocalStore:
 
         None as well where one look at the files cannot tell.
         """
-        probe = self._quick_probe()
-        return None if probe is None else documents.committed(probe, self._records)
-
-    def stays(self, number: int) -> bool | None:
-        """Return whether the state of a number is still committed; None where a look cannot tell.
-
-        Everything that was read before is then of this state.
-        """
-        probe = self._quick_probe()
-        return None if probe is None else probe.stays(number, self._records)
-
-    def _quick_probe(self) -> NativeVersionProbe | None:
-        """Return the native probe of the lock file, to a reader of a folder of its own."""
         local = self._local
         # A writer reads the version of its own turn.
         if local is None or self._scope.log is None or self._run is not None:
             return None
-        return local.version_probe(self._scope.lock)
+        probe = local.version_probe(self._scope.lock)
+        return None if probe is None else documents.committed(probe, self.record_names)
 
     @property
-    def _records(self) -> tuple[str, ...]:
-        """The names of the journal and the log."""
+    def record_names(self) -> tuple[str, ...]:
+        """The names of the journal and, where there can be one, of the log."""
         scope = self._scope
         return (scope.journal,) if scope.log is None else (scope.journal, scope.log)
 
@@ -561,7 +549,7 @@ class LocalStore:
     def _has_record(self) -> bool:
         """Return whether there may be a journal or a log."""
         path = self._files.path
-        return any(os.access(f"{path}/{name}", os.F_OK) for name in self._records)
+        return any(os.access(f"{path}/{name}", os.F_OK) for name in self.record_names)
 
     def _log_to_read(self) -> str | None:
         """Return the name of the log, if the files may not hold what it says."""
