@@ -85,7 +85,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 45
+ABI = 46
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}

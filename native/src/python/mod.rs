@@ -66,7 +66,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 45)?;
+    module.add("ABI", 46)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
