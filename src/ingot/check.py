@@ -944,16 +944,18 @@ def _is_unicode(name: str) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error says that stored bytes are wrong or gone.
+    """Return whether an error says that the stored bytes of a chunk are wrong or gone.
 
-    Bytes that may not be read, that are larger than a limit, or that need a codec which is not
-    there may be sound: nothing replaces them.
+    Bytes that may not be read, or that are larger than a limit, may be sound: nothing replaces
+    them. A chunk that claims a version or a filter that does not exist has a damaged header; what
+    the whole dataset needs and Ingot lacks is refused before chunks are read.
 
     >>> is_damage(CorruptionError("a checksum differs")), is_damage(PermissionError(13, "no"))
     (True, False)
     """
     if isinstance(error, IngotError):
-        return isinstance(error, CorruptionError | FormatError | NotFoundError)
+        kinds = CorruptionError | FormatError | NotFoundError | UnsupportedError
+        return isinstance(error, kinds)
     return not isinstance(error, OSError) or error.errno in _GONE
 
 
@@ -963,7 +965,8 @@ def _unread(name: str, error: IngotError | OSError) -> Finding:
         # Nothing is known to be wrong, and only the caller can allow to look.
         return Finding(name, "unsafe", f"not checked: {_text(error)}", severity="warning")
     kind = "file" if not isinstance(error, IngotError) else "document"
-    lost = "the whole, until repaired" if is_damage(error) else ""
+    unsure = isinstance(error, UnsupportedError) or not is_damage(error)
+    lost = "" if unsure else "the whole, until repaired"
     return Finding(name, kind, f"cannot be read: {_text(error)}", lost=lost)
 
 

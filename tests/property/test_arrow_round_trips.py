@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ingot
+from ingot.errors import UnsupportedError
 from ingot.formats.registry import register, unregister
 from tests.contracts.toy.table import ENTRY
 
@@ -181,9 +182,15 @@ def test_bytes_that_numpy_would_shorten_are_kept(kind: Any) -> None:
     assert ingot.table(given, format="toytable").to_arrow()["a"].equals(given["a"])
 
 
-def test_rows_of_structs_that_are_missing() -> None:
-    rows = pyarrow.array([{"x": 1, "y": "p"}, None, {"x": 3, "y": None}])
+def test_rows_of_structs_with_missing_fields() -> None:
+    rows = pyarrow.array([{"x": 1, "y": "p"}, {"x": None, "y": None}, {"x": 3, "y": None}])
     table = ingot.table(pyarrow.table({"s": rows}), format="toytable")
     assert table.names == ("s",)
     assert table.to_arrow()["s.x"].to_pylist() == [1, None, 3]
     assert table.to_arrow()["s.y"].to_pylist() == ["p", None, None]
+
+
+def test_rows_of_structs_that_are_missing_are_refused() -> None:
+    rows = pyarrow.array([{"x": 1, "y": "p"}, None])
+    with pytest.raises(UnsupportedError, match="column 's': 1 structs are null"):
+        ingot.table(pyarrow.table({"s": rows}), format="toytable")

@@ -213,6 +213,13 @@ class Stream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+def test_a_slice_of_views_without_rows_is_taken() -> None:
+    views = pyarrow.array(["a", ""]).cast(pyarrow.string_view())
+    empty = pyarrow.array([""]).cast(pyarrow.string_view())[1:]
+    column = pyarrow.chunked_array([empty, views, views[2:]])
+    assert ingot.table({"a": column})["a"][:].tolist() == ["a", ""]
+
+
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("way", ["column", "table", "stream"])
 def test_producers_that_lie_are_refused(lie: str, way: str, tmp_path: Path) -> None:
