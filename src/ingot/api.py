@@ -332,7 +332,8 @@ def convert(
     What it holds in another way is listed by `conversion.changes` of the new dataset.
 
     The source is read in one state, in windows of `Limits.window_bytes`; the target is visible when
-    all of it is stored. `verify` reads it again and compares it with the source. `progress` is
+    all of it is stored. `verify` reads it again before that, and compares it with the source: a
+    target that differs is never visible, and what it would have replaced is kept. `progress` is
     called with the bytes that are done and with all there are. An existing dataset is replaced only
     with `overwrite`. A target inside its source, or around it, is refused.
 

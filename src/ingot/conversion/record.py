@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +18,7 @@ from typing import Any, Final
 from ingot.codecs.checksums import digests
 from ingot.containers.conversion import PENDING
 from ingot.errors import FormatError
+from ingot.native import NativeDocuments
 from ingot.stores import LocalStore
 from ingot.stores.store import Buffer, Delete, Edit, Extent, Move, Put, Store
 
@@ -188,6 +189,21 @@ class PendingStore(LocalStore):
         """Return the number of bytes of a key."""
         found = self._documents.get(key)
         return super().size(key) if found is None else len(found)
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity of a key; None for a document, which is no file."""
+        return None if key in self._documents else super().identity(key)
+
+    def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return the identity of each key; None for a document, which is no file."""
+        found = zip(keys, super().identities(keys), strict=True)
+        return [None if key in self._documents else each for key, each in found]
+
+    def keep_documents(self, documents: Mapping[str, bytes | None]) -> NativeDocuments | None:
+        """Return None where one of the documents is no file: the kernel reads files only."""
+        if self._documents.keys() & documents.keys():
+            return None
+        return super().keep_documents(documents)
 
     def _part(self, extent: Extent) -> bytes:
         data = self._documents[extent.key]

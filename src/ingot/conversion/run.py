@@ -1,6 +1,7 @@
 """Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -71,8 +72,17 @@ from ingot.formats.paths import joined, prefix
 from ingot.options import Options
 from ingot.stores import MemoryStore
 from ingot.stores.buffered import BufferedStore
-from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, native_root
-from ingot.stores.versions import discard, read_state, writing
+from ingot.stores.store import (
+    Commit,
+    Delete,
+    Edit,
+    Feature,
+    Put,
+    Store,
+    native_root,
+    whole_keys,
+)
+from ingot.stores.versions import discard, writing
 
 __all__ = ["Progress", "check_apart", "check_folders_apart", "convert", "new_place", "node_of"]
 
@@ -130,14 +140,13 @@ def convert(
         name = source.path or store.location
         found.check(name, target.name)
         assert plan is not None
-        run = _ConversionRun(target, wanted.options, _Progress(progress, plan, 2 if verify else 1))
+        reported = _Progress(progress, plan, 2 if verify else 1)
+        run = _ConversionRun(target, wanted.options, reported, verify)
         run.rehearse(inner, plan, wanted, found)
         run.keep_extras(node, source._format, store, place, found)
         state = folder_state(source.path, *_described(source, target, plan, wanted))
         if not _store_windows(run, place, inner, plan, name, state, overwrite=overwrite):
             _store(run, place, inner, plan, overwrite=overwrite)
-        if verify:
-            run.compare(place.store, inner, plan)
     return Conversion(
         source=name,
         source_format=source.format,
@@ -270,6 +279,8 @@ def _store_windows(
                 record = window_put(number, window, edits)
                 store.apply(Commit(prepare=(record, *edits)), durability=durability)
         documents = {**found.documents, **dict(_manifests(nodes))}
+        if run.verify:
+            run.compare(PendingStore(native_root(store), documents), inner, plan, store.location)
         publish = tuple(Put(key, data) for key, data in documents.items())
         store.apply(Commit(publish=publish, cleanup=removal(store)), durability=durability)
         with suppress(OSError):
@@ -317,12 +328,15 @@ def _store(
             edits: list[Edit] = []
             try:
                 made = run.write(turn.store, inner, plan, edits)
+                commit = _joined(old, made, edits)
+                for chunks in run.filled:
+                    commit = recorded(chunks, commit)
+                if run.verify:
+                    preview = _preview(turn.store, commit)
+                    run.compare(preview, inner, plan, place.store.location)
             except BaseException:
                 discard(turn.store, edits)
                 raise
-            commit = _joined(old, made, edits)
-            for chunks in run.filled:
-                commit = recorded(chunks, commit)
             turn.commit(commit)
 
     old = clear(store)  # Before a lock file is made.
@@ -330,6 +344,15 @@ def _store(
         write(store)
     else:
         replace_dataset(store, inner, old, place.name, write)
+
+
+def _preview(store: Store, commit: Commit) -> Store:
+    """Return a store that reads what a commit makes of another one, which is not changed."""
+    # All values of the commit are in memory or staged already: nothing is staged for the preview.
+    preview = BufferedStore(store, most=sys.maxsize)
+    whole = commit if Feature.PATCH in store.features else whole_keys(store, commit)
+    preview.apply(whole)
+    return preview
 
 
 def _joined(old: Commit | None, made: Commit, data: list[Edit]) -> Commit:
@@ -374,6 +397,8 @@ class _ConversionRun:
     format: Format
     options: Options
     progress: _Progress
+    verify: bool
+    """Whether all items are compared with those of the source before they are published."""
     tally: transfer.Tally = field(init=False)
     dropped: dict[str, None] = field(default_factory=dict)
     """The nested tables whose attributes the format has no place for."""
@@ -598,32 +623,34 @@ class _ConversionRun:
             for name, column in plan.columns.items():
                 self._fill(node.columns[name], column, edits)
 
-    def compare(self, store: Store, inner: str, plan: Plan) -> None:
-        """Compare all items of a stored dataset with those of its source."""
+    def compare(self, store: Store, inner: str, plan: Plan, place: str) -> None:
+        """Compare all items of a dataset with those of its source.
+
+        `store` reads the dataset as it will be published. Errors name it by `place`.
+        """
         if isinstance(plan, GroupPlan):
             for name, member in plan.members.items():
-                self.compare(store, joined(inner, name), member)
+                self.compare(store, joined(inner, name), member, place)
         else:
-            node = read_state(store, lambda view: self.format.open(view, inner))
-            self._compare(node, plan)
+            self._compare(self.format.open(store, inner), plan, place)
 
-    def _compare(self, node: Node, plan: Plan) -> None:
+    def _compare(self, node: Node, plan: Plan, place: str) -> None:
         if isinstance(plan, ArrayPlan):
             assert isinstance(node, ArrayNode)
             source, target = (
                 engine_of(plan.source, self.options),
                 engine_of(node.chunks, self.options),
             )
-            transfer.compare(source, target, self.progress)
+            transfer.compare(source, target, self.progress, place)
         elif isinstance(plan, RaggedPlan):
             assert isinstance(node, RaggedNode)
             origin, items = (RaggedEngine(each, self.options) for each in (plan.source, node.packs))
-            transfer.compare_items(origin, items, self.progress)
+            transfer.compare_items(origin, items, self.progress, place)
         else:
             assert isinstance(node, TableNode)
             assert isinstance(plan, TablePlan)
             for name, column in plan.columns.items():
-                self._compare(node.columns[name], column)
+                self._compare(node.columns[name], column, place)
 
 
 def _annotated(node: ArrayNode, commit: Commit, fields: Mapping[str, Any]) -> Commit:

@@ -247,8 +247,11 @@ def _blocks(source: RaggedEngine, report: Report) -> Iterator[RaggedArray]:
         start, packs = rows.stop, ragged.following_packs(packs, items)
 
 
-def compare(source: Engine, target: Engine, report: Report) -> None:
-    """Compare two arrays chunk by chunk; raise `CorruptionError` for the first that differs."""
+def compare(source: Engine, target: Engine, report: Report, place: str | None = None) -> None:
+    """Compare two arrays chunk by chunk; raise `CorruptionError` for the first that differs.
+
+    The error names the target by `place`, or by its store.
+    """
     schema = target.chunks.schema
     if 0 in schema.shape:
         return
@@ -258,20 +261,25 @@ def compare(source: Engine, target: Engine, report: Report) -> None:
         if not _is_same(values, found):
             first = tuple(start // size for start, size in zip(selection.starts, unit, strict=True))
             raise CorruptionError(
-                f"{target.chunks.store.location}: items of chunk {first}, or of one that follows "
-                f"it, differ from those of {source.chunks.store.location}"
+                f"{place or target.chunks.store.location}: items of chunk {first}, or of one that "
+                f"follows it, differ from those of {source.chunks.store.location}"
             )
 
 
-def compare_items(source: RaggedEngine, target: RaggedEngine, report: Report) -> None:
-    """Compare two sequences of items; raise `CorruptionError` where they differ."""
+def compare_items(
+    source: RaggedEngine, target: RaggedEngine, report: Report, place: str | None = None
+) -> None:
+    """Compare two sequences of items; raise `CorruptionError` where they differ.
+
+    The error names the target by `place`, or by its store.
+    """
     start = 0
     for items in _blocks(source, report):
         found = target.read(range(start, start + len(items)))
         if found != items:
             raise CorruptionError(
-                f"{target.packs.store.location}: of the items {start} to {start + len(items)}, "
-                f"some differ from those of {source.packs.store.location}"
+                f"{place or target.packs.store.location}: of the items {start} to "
+                f"{start + len(items)}, some differ from those of {source.packs.store.location}"
             )
         start += len(items)
 
