@@ -6,8 +6,6 @@ import importlib
 import os
 import random
 import shutil
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from ingot.check import KEPT_ASIDE
 from ingot.codecs.checksums import crc32c
 from ingot.errors import NotFoundError, ReadOnlyError
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, ZipStore
+from tests.counted_kills import killed_at, steps_of
 
 NUMBERS = np.arange(1000)
 
@@ -456,49 +455,46 @@ def _files(folder):
     return found
 
 
-def _killed(path, seconds):
-    """Repair a dataset in a child that is killed after a time; return whether it was."""
-    child = os.fork()
-    if not child:
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            ingot.repair(path, drop=True, options=ingot.Options(threads=1))
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the child is forked")
 @pytest.mark.parametrize("tear", TORN, ids=lambda tear: tear.__name__.removeprefix("_torn_"))
 def test_a_repair_that_is_killed_anywhere_is_continued(tmp_path, tear):
+    def repair(path):
+        return ingot.repair(path, drop=True, options=ingot.Options(threads=1))
+
     torn = tmp_path / "torn"
     tear(torn)
     before = _files(torn)
     for whole in (tmp_path / "first", tmp_path / "whole"):  # The first time, modules are loaded.
         shutil.copytree(torn, whole)
-        begin = time.perf_counter()
-        report = ingot.repair(whole, drop=True, options=ingot.Options(threads=1))
-        lasted = time.perf_counter() - begin
+        report = repair(whole)
     assert report.done
     assert report.ok, report
-    due, kills, chance = _files(whole), 0, random.Random(tear.__name__)
+    due, chance = _files(whole), random.Random(tear.__name__)
     changed = {key for key in before if before[key] != due.get(key)}
     assert changed
-    for number in range(6):
+    counted = tmp_path / "counted" / "torn"
+    shutil.copytree(torn, counted)
+    steps = steps_of(lambda: repair(counted))
+    assert _files(counted) == due
+    shutil.rmtree(counted.parent)
+    assert steps > 6
+    # One kill before anything has changed, and one in each fifth of the repair.
+    kills = [1, *(chance.randint(steps * n // 5 + 1, steps * (n + 1) // 5) for n in range(5))]
+    for number, step in enumerate(kills):
         folder = tmp_path / str(number)
         folder.mkdir()
         path = folder / "torn"
         shutil.copytree(torn, path)
-        kills += _killed(path, max(chance.uniform(0, lasted), 1e-6))
+        assert killed_at(lambda path=path: repair(path), step), (step, steps)
+        if step == 1:
+            assert _files(path) == before
         assert ingot.repair(path, drop=True).ok
         assert _files(path) == due
         kept = [_files(each) for each in folder.rglob("*.before-repair*") if each.is_dir()]
         every = [data for one in kept for data in one.values()]
-        assert all(before[key] in every for key in changed), (number, changed)
+        assert all(before[key] in every for key in changed), (step, changed)
         assert ingot.repair(path, drop=True).done == ()
         shutil.rmtree(folder)
-    assert kills > 1, "the times are of no use"
 
 
 def test_an_entry_of_an_index_that_no_chunk_has_is_cleared(tmp_path):
