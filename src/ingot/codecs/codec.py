@@ -13,7 +13,7 @@ plainest serializer; the other modules of the package hold the codecs themselves
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
@@ -40,6 +40,7 @@ __all__ = [
     "Array",
     "Buffer",
     "BytesFilter",
+    "CheckedPart",
     "ChunkSpec",
     "CodecChain",
     "Compressor",
@@ -49,6 +50,7 @@ __all__ = [
     "Raw",
     "Serializer",
     "Stage",
+    "StoredBytes",
     "assemble",
     "check_choice",
     "find",
@@ -521,6 +523,28 @@ class CodecChain:
         """How many bytes the chain stores in front of what its compressors return."""
         return 0
 
+    @property
+    def is_trailed(self) -> bool:
+        """Whether a trailer has a checksum of each block, so that parts can be compared."""
+        return False
+
+    def part_ranges(
+        self, head: Buffer, size: int, ranges: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Return what is read of `size` stored bytes to decode and compare ranges of a chunk.
+
+        `head` is its first bytes, without what the chain stores in front of it.
+        """
+        return ranges
+
+    def checked_part(self, stored: "StoredBytes", spec: ChunkSpec) -> "CheckedPart | None":
+        """Return where the parts of a stored chunk are, what is wanted of it compared.
+
+        That is its front and its wanted blocks; a block that does not agree is `CorruptionError`.
+        None where the chunk has to be decoded as a whole, which says what is wrong with it.
+        """
+        return None
+
     def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
         specs = [spec]
         for stage in self.filters:
@@ -566,6 +590,28 @@ class EncodedChunk(NamedTuple):
     """The zone map that was stored with the chunk."""
     sealed: tuple[Compressor, Buffer] | None = None
     """The stage that appended a checksum, and the bytes with it: the same stage needs no other."""
+
+
+class StoredBytes(NamedTuple):
+    """Some bytes of what is stored of a Blosc chunk, and the blocks of it that are wanted."""
+
+    size: int
+    """How many bytes are stored, with those that are not at hand."""
+    cut: Callable[[int, int], memoryview | None]
+    """Returns the bytes from one place to another; None unless they lie in one piece."""
+    wanted: Callable[[Buffer], Sequence[int]]
+    """Returns the ascending numbers of the blocks that are wanted, by the header of the chunk."""
+
+
+class CheckedPart(NamedTuple):
+    """Where a chunk begins among the stored bytes, where its front ends, and where it ends itself.
+
+    The front is its header and its block starts.
+    """
+
+    begin: int
+    front: int
+    end: int
 
 
 def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:

@@ -7,7 +7,7 @@ runs.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from ingot.device.window import (
     Spans,
     Window,
     WindowBuilder,
+    block_numbers,
     needed_ranges,
 )
 
@@ -46,7 +47,15 @@ _NO_SPANS: Final = Spans(np.zeros(0, np.int64), np.zeros(0, np.int64))
 # The tables of the native kernel: blocks, owners of streams and of blocks, boxes, owners of units,
 # axes, offsets.
 _NUMBERS: Final = np.dtype("<u4")
-_TABLES: Final = BLOCK, _NUMBERS, _NUMBERS, BOX, _NUMBERS, AXIS, np.dtype("<i8")
+_TABLES: Final[tuple[np.dtype[Any], ...]] = (
+    BLOCK,
+    _NUMBERS,
+    _NUMBERS,
+    BOX,
+    _NUMBERS,
+    AXIS,
+    np.dtype("<i8"),
+)
 
 
 class Steps(NamedTuple):
@@ -144,6 +153,9 @@ class WantedChunks(Protocol):
     def needed(self, numbers: Sequence[int], heads: Sequence[bytes]) -> Sequence[Needed]:
         """Return which bytes of some chunks are needed, by their first bytes."""
 
+    def blocks(self, number: int, head: Buffer) -> list[int]:
+        """Return which blocks of a chunk are needed, in ascending order, by its header."""
+
     def build(
         self, memory: NDArray[np.uint8] | None, stored: Sequence[Stored], threads: int
     ) -> tuple[Window, list[int]]:
@@ -160,7 +172,9 @@ def make_plan(
     (12, 4000)
     """
     made = native.make_window_plan(itemsize, sizes, regions)
-    return WindowPlan(itemsize, sizes, regions) if made is None else _NativePlan(made)
+    if made is None:
+        return WindowPlan(itemsize, sizes, regions)
+    return _NativePlan(made, itemsize, regions)
 
 
 class WindowPlan:
@@ -172,11 +186,7 @@ class WindowPlan:
         self._itemsize = itemsize
         self._sizes = sizes
         self._parts = [[(each.items, each.places) for each in chunk] for chunk in regions]
-        self._spans = [self._joined(parts) for parts in self._parts]
-
-    def _joined(self, parts: Sequence[tuple[Part, Part]]) -> Spans:
-        found = [items.spans(self._itemsize) for items, _ in parts] or [_NO_SPANS]
-        return Spans(*(np.concatenate(each) for each in zip(*found, strict=True)))
+        self._spans = [_joined([items for items, _ in parts], itemsize) for parts in self._parts]
 
     def sizes(self) -> tuple[int, int]:
         """Return in how many bytes the items lie, at most, and how many the chunks have."""
@@ -197,6 +207,10 @@ class WindowPlan:
                 need = None
             found.append(need)
         return found
+
+    def blocks(self, number: int, head: Buffer) -> list[int]:
+        """Return which blocks of a chunk are needed, in ascending order, by its header."""
+        return block_numbers(head, self._spans[number])
 
     def build(
         self, memory: NDArray[np.uint8] | None, stored: Sequence[Stored], threads: int
@@ -222,10 +236,19 @@ class WindowPlan:
 class _NativePlan:
     """The plan of the native kernel, whose tables become those of a window."""
 
-    def __init__(self, made: native.NativeWindowPlan) -> None:
+    def __init__(
+        self, made: native.NativeWindowPlan, itemsize: int, regions: Sequence[Sequence[Region]]
+    ) -> None:
         self._made = made
+        self._itemsize = itemsize
+        self._regions = regions
         self.sizes = made.sizes
         self.needed = made.needed
+
+    def blocks(self, number: int, head: Buffer) -> list[int]:
+        """Return which blocks of a chunk are needed, in ascending order, by its header."""
+        parts = [region.items for region in self._regions[number]]
+        return block_numbers(head, _joined(parts, self._itemsize))
 
     def build(
         self, memory: NDArray[np.uint8] | None, stored: Sequence[Stored], threads: int
@@ -249,6 +272,12 @@ class _NativePlan:
             room=room,
         )
         return window, refused
+
+
+def _joined(parts: Sequence[Part], itemsize: int) -> Spans:
+    """Return the ranges of bytes that the items of several parts lie in."""
+    found = [items.spans(itemsize) for items in parts] or [_NO_SPANS]
+    return Spans(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
 def _piece(stored: Sequence[Stored], number: int, piece: int, start: int, stop: int) -> Buffer:

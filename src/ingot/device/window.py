@@ -33,6 +33,7 @@ __all__ = [
     "Staged",
     "Window",
     "WindowBuilder",
+    "block_numbers",
     "kernel_source",
     "needed_ranges",
 ]
@@ -529,6 +530,29 @@ def needed_ranges(
     cuts = np.flatnonzero(starts[1:] - ends[:-1] > _SMALLEST_GAP)
     firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(order) - 1)
     return header.cbytes, list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
+
+
+def block_numbers(head: Buffer, spans: Spans) -> list[int]:
+    """Return the blocks that decoding some bytes of a chunk takes, in ascending order.
+
+    `head` is its sound header, or more.
+
+    Of a chunk that is stored as it is, these are all from the first to the last one.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(range(250)) * 40, blocksize=1000)
+    >>> block_numbers(chunk, Spans(np.array([2500, 9000]), np.array([4100, 9001])))
+    [2, 3, 4, 9]
+    """
+    claim = int.from_bytes(memoryview(head)[12:16], "little")
+    header = ChunkHeader.parse(head, stored=claim)
+    if header.special != "none":
+        return []
+    if header.memcpyed:
+        step = header.blocksize
+        return list(range(int(spans.begins.min()) // step, -(-int(spans.ends.max()) // step)))
+    found: list[int] = _numbers(header, spans).tolist()
+    return found
 
 
 def _sound_header(chunk: ChunkPieces, nbytes: int) -> ChunkHeader | None:

@@ -14,12 +14,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
+from operator import mul
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.codec import CheckedPart, CodecChain, StoredBytes
 from ingot.device.device import Device
 from ingot.device.plan import Part, Region, Steps, WantedChunks, make_plan
 from ingot.device.window import BoxAxis, Buffer, ChunkPieces, Staged, Window, WindowBuilder
@@ -27,7 +29,7 @@ from ingot.engine import flat, kernel, plan
 from ingot.engine.parts import Checked
 from ingot.engine.plan import BoxRow, Row
 from ingot.engine.run import BloscForm, Engine, Fetched, Pieces
-from ingot.errors import ArgumentError, UnsupportedError
+from ingot.errors import ArgumentError, IngotError, UnsupportedError
 from ingot.formats.format import Coords
 from ingot.selection import BasicSelection, Selection, parse
 from ingot.stores.store import Extent, Store, ValuesToRead, fills_memory, opened_values
@@ -211,7 +213,12 @@ class _StagedSource:
         return store.read(extents) if values is None else self._begin(values, {})
 
     def parts(
-        self, plan: WantedChunks, store: Store, extents: Sequence[Extent], numbers: Sequence[int]
+        self,
+        plan: WantedChunks,
+        chain: CodecChain,
+        store: Store,
+        extents: Sequence[Extent],
+        numbers: Sequence[int],
     ) -> Sequence[bytes | memoryview | Pieces | None]:
         """Begin to read what a plan needs of extents, of which `numbers` are those in the plan.
 
@@ -223,13 +230,18 @@ class _StagedSource:
             return [None] * len(extents)
         first = [None if size is None else min(size, _HEAD) for size in values.sizes]
         heads = _read_parts(values, [(n, 0, size) for n, size in enumerate(first) if size])
-        needs = plan.needed([numbers[n] for n in heads], list(heads.values()))
-        found = {
-            n: (heads[n], need[1])
-            for n, need in zip(heads, needs, strict=True)
+        begin = chain.head_bytes
+        chunks = [head[begin:] for head in heads.values()]
+        needs = plan.needed([numbers[n] for n in heads], chunks)
+        found: dict[int, tuple[bytes, Sequence[tuple[int, int]]]] = {}
+        for n, chunk, need in zip(heads, chunks, needs, strict=True):
+            size = values.sizes[n]
+            if need is None or size is None:
+                continue
             # A size that is not true is found out from the whole chunk.
-            if need is not None and need[0] == values.sizes[n]
-        }
+            end = begin + need[0]
+            if end == size or (chain.is_trailed and end < size):
+                found[n] = heads[n], chain.part_ranges(chunk, size, need[1])
         return self._begin(values, found)
 
     def _open(self, store: Store, extents: Sequence[Extent]) -> ValuesToRead | None:
@@ -237,7 +249,7 @@ class _StagedSource:
         return None if opened is None else self._opened.enter_context(opened)
 
     def _begin(
-        self, values: ValuesToRead, needed: Mapping[int, tuple[bytes, list[tuple[int, int]]]]
+        self, values: ValuesToRead, needed: Mapping[int, tuple[bytes, Sequence[tuple[int, int]]]]
     ) -> list[memoryview | Pieces | None]:
         """Begin to read values, or only those ranges of them that are needed."""
         parts: list[tuple[int, int, int]] = []
@@ -290,6 +302,20 @@ def _read_parts(values: ValuesToRead, parts: Sequence[tuple[int, int, int]]) -> 
         found[number] = bytes(memory[at : at + stop - start])
         at += stop - start
     return found
+
+
+def _chunk_in(pieces: Pieces, checked: CheckedPart) -> Buffer | ChunkPieces:
+    """Return a chunk without what lies before and behind it.
+
+    Of several pieces the first one gives the front only: all blocks come from the others, where
+    they were compared.
+    """
+    begin, front, end = checked
+    _, first = pieces.pieces[0]
+    if len(pieces.pieces) == 1:
+        return memoryview(first)[begin:end]
+    others = [(start - begin, data) for start, data in pieces.pieces[1:] if start < end]
+    return ChunkPieces(end - begin, [(0, memoryview(first)[begin:front]), *others])
 
 
 class _ComingWindow:
@@ -405,10 +431,8 @@ class _DeviceReader:
         if len(others) < len(group):
             yield window
         if others:
-            coords = [group[number].coords for number in others]
             builder = WindowBuilder()
-            decoded = engine.decoded(coords, [self._whole(group[n], fetched[n]) for n in others])
-            for number, items in zip(others, decoded, strict=True):
+            for number, items in zip(others, self._decoded(group, fetched, others), strict=True):
                 self._add_decoded(builder, number, group[number], items)
             yield builder.build()
         reader = engine.part_reader()
@@ -419,6 +443,8 @@ class _DeviceReader:
         self, coming: _ComingWindow, executor: Executor
     ) -> list[Buffer | ChunkPieces | None]:
         """Return the chunks of a window as they are stored, their checksums compared."""
+        if self._engine.chunks.schema.chain.is_trailed:
+            return self._trailed(coming, executor)
         found: list[Buffer | ChunkPieces | None] = [
             ChunkPieces(*each) if isinstance(each, Pieces) else None for each in coming.fetched
         ]
@@ -431,9 +457,67 @@ class _DeviceReader:
                 found[n] = each
         return found
 
+    def _trailed(
+        self, coming: _ComingWindow, executor: Executor
+    ) -> list[Buffer | ChunkPieces | None]:
+        """Return chunks that have trailers, the checksums of what is wanted of them compared."""
+        engine, group, plan = self._engine, coming.group, coming.plan
+        assert plan is not None, "chunks that are fetched are planned"
+
+        def part(number: int) -> Buffer | ChunkPieces | IngotError | None:
+            fetched, coords = coming.fetched[number], group[number].coords
+            assert isinstance(fetched, Fetched), "chunks with trailers are fetched with locations"
+            data = fetched.data
+            if not isinstance(data, bytes | memoryview | Pieces) or self._form(coords) is None:
+                return None
+            pieces = data if isinstance(data, Pieces) else Pieces(len(data), [(0, data)])
+            # The first piece comes last: it may repeat bytes of blocks, and those that the device
+            # gets are the ones to compare.
+            ordered = ChunkPieces(pieces.size, [*pieces.pieces[1:], pieces.pieces[0]])
+            stored = StoredBytes(pieces.size, ordered.cut, partial(plan.blocks, number))
+            try:
+                checked = engine.checked_part(coords, fetched.location, stored)
+            except IngotError as error:
+                return error
+            return None if checked is None else _chunk_in(pieces, checked)
+
+        found: list[Buffer | ChunkPieces | None] = []
+        for number, each in enumerate(executor.map(part, range(len(group)))):
+            if isinstance(each, IngotError):
+                # Chunks before that are decoded here have their errors first.
+                before = [n for n in range(number) if found[n] is None]
+                for _ in self._decoded(group, coming.fetched, before):
+                    pass
+                raise each
+            found.append(each)
+        return found
+
+    def _decoded(
+        self,
+        group: Sequence[_WantedItems],
+        fetched: Sequence[Fetched | Pieces],
+        numbers: Sequence[int],
+    ) -> Iterator[NDArray[Any] | None]:
+        """Yield some chunks of a window decoded here; None where all items are the fill value."""
+        engine, schema = self._engine, self._engine.chunks.schema
+        coords = [group[number].coords for number in numbers]
+        whole = [self._whole(group[number], fetched[number]) for number in numbers]
+        try:
+            yield from engine.decoded(coords, whole)
+        except IngotError:
+            if schema.chain.is_trailed:
+                # A read of any item says first what is wrong with front or trailer, and says of a
+                # slot what it knows of it.
+                for place in coords:
+                    first = tuple(map(mul, place, schema.chunks))
+                    engine.read(parse(first, engine.shape))
+            raise
+
     def _whole(self, wanted: _WantedItems, fetched: Fetched | Pieces) -> Fetched:
         """Return a chunk that is decoded here; pieces of it are of no use."""
-        whole = self._engine.fetch([wanted.coords])[0] if isinstance(fetched, Pieces) else fetched
+        if isinstance(fetched, Pieces) or isinstance(fetched.data, Pieces):
+            return self._engine.fetch([wanted.coords])[0]
+        whole = fetched
         if isinstance(whole.data, memoryview):
             whole = whole._replace(data=bytes(whole.data))
         return whole
@@ -467,10 +551,13 @@ class _DeviceReader:
         wanted, every = plan.sizes()
         few = wanted * _FEW < every
         chunks = engine.chunks
-        bare = known and not chunks.schema.chain.is_framed
-        if bare and wanted < every // 4 * 3 and fills_memory(chunks.store):
-            # Chunks without checksums: what is not needed is not read.
-            found = engine.fetch(coords, partial(source.parts, plan))
+        chain = chunks.schema.chain
+        in_parts = known and (chain.is_trailed or not chain.is_framed)
+        if in_parts and wanted < every // 4 * 3 and fills_memory(chunks.store):
+            # Chunks without a checksum of all bytes: what is not needed is not read.
+            found = engine.fetch(coords, partial(source.parts, plan, chain))
+            if not source.is_refused and chain.is_trailed:
+                return found, []
             if not source.is_refused:
                 return [each.data if isinstance(each.data, Pieces) else each for each in found], []
         if known and not few:

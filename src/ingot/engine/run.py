@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native, signals
-from ingot.codecs.codec import ChunkSpec
+from ingot.codecs.codec import CheckedPart, ChunkSpec, StoredBytes
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
@@ -1343,6 +1343,17 @@ class Engine:
         return [
             each.data if isinstance(each.data, bytes | memoryview) else None for each in fetched
         ]
+
+    def checked_part(
+        self, coords: Coords, location: Location, stored: StoredBytes
+    ) -> CheckedPart | None:
+        """Return where the parts of a chunk with a trailer are, what is wanted of it compared.
+
+        None where it has to be decoded as a whole. A block that does not agree is an error.
+        """
+        schema = self._before.schema
+        with ChunkContext(self.chunks, coords, location):
+            return schema.chain.checked_part(stored, schema.spec(coords))
 
     def part_reader(self) -> PartReader | None:
         """Return what reads parts of Blosc chunks; None where chunks are read as a whole."""

@@ -18,25 +18,28 @@ Version 1 has no identity: what follows lies 8 bytes earlier, the first checksum
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.blosc.header import ChunkHeader
+from ingot.blosc.header import EXTENDED_HEADER_BYTES, HEADER_BYTES, ChunkHeader
 from ingot.codecs.checksums import crc32c, digests
-from ingot.codecs.codec import Buffer
-from ingot.errors import CorruptionError, UnsupportedError
+from ingot.codecs.codec import Buffer, CheckedPart, StoredBytes
+from ingot.errors import CorruptionError, IngotError, UnsupportedError
 
 __all__ = [
     "LEAST_BYTES",
     "MAGIC",
     "Trailer",
     "block_spans",
+    "checked_part",
     "claimed_size",
     "pack",
     "parse",
+    "part_ranges",
     "size_of",
 ]
 
@@ -49,6 +52,9 @@ _FOOT: Final = struct.Struct("<II")
 
 LEAST_BYTES: Final = _HEAD.size + _WORD.size + _FOOT.size
 """The bytes of a trailer of version 1 without blocks and zone map."""
+
+# The most bytes of a trailer beside the checksums of blocks; the rule of the native kernel.
+_MOST_OTHERS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,17 @@ class Trailer:
 
         `identity` is that of the array. A trailer of version 1 has none, and belongs to any array.
         """
+        view = memoryview(chunk)
+        spans = self.check_front(view, header, number, identity)
+        self.check_blocks(range(len(spans)), [view[start:stop] for start, stop in spans])
+
+    def check_front(
+        self, front: Buffer, header: ChunkHeader, number: int, identity: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Do the same without the blocks; return where each of them starts and ends.
+
+        `front` is the header of the chunk and its block starts, or more.
+        """
         if self.identity is not None and self.identity != identity:
             due = "the array has no x_id"
             if identity is not None:
@@ -79,7 +96,7 @@ class Trailer:
             raise CorruptionError(f"chunk trailer: its identity is {self.identity:016x}, {due}")
         if self.number != number:
             raise CorruptionError(f"chunk trailer: this is chunk {self.number}, not {number}")
-        view = memoryview(chunk)
+        view = memoryview(front)
         spans = block_spans(header, view)
         if len(spans) != len(self.blocks):
             raise CorruptionError(
@@ -87,11 +104,14 @@ class Trailer:
             )
         begin = _begin(header, len(spans))
         _compare("header", crc32c(bytes(view[:begin]) + self._packed_head()), self.head)
-        sums = _block_sums(view, spans)
-        if sums != self.blocks.tobytes():
-            facts = np.frombuffer(sums, "<u4")
-            index = int(np.flatnonzero(facts != self.blocks)[0])
-            _compare(f"block {index}", int(facts[index]), int(self.blocks[index]))
+        return spans
+
+    def check_blocks(self, numbers: Sequence[int], blocks: Sequence[memoryview]) -> None:
+        """Raise `CorruptionError` unless some blocks, of which these are the bytes, agree."""
+        facts = np.frombuffer(b"".join(digests("crc32c", blocks)), "<u4")
+        claims = self.blocks[np.asarray(numbers, np.int64)]
+        for place in np.flatnonzero(facts != claims)[:1].tolist():
+            _compare(f"block {numbers[place]}", int(facts[place]), int(claims[place]))
 
     def moved(self, chunk: Buffer, number: int, identity: int | None) -> bytes:
         """Return the trailer of the same chunk under another number, or in another array.
@@ -213,6 +233,82 @@ def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]
     edges = np.append(np.unique(offsets), header.cbytes)
     ends = edges[np.searchsorted(edges, offsets, side="right").clip(max=len(edges) - 1)]
     return list(zip(offsets.tolist(), ends.tolist(), strict=True))
+
+
+def part_ranges(
+    head: Buffer, begin: int, size: int, ranges: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return what is read of `size` stored bytes to decode and compare ranges of a chunk.
+
+    The chunk begins at byte `begin`, and `head` is its first bytes. The ranges begin and end with
+    blocks, but for those of a chunk that is stored as it is. The trailer comes last, with what lies
+    behind it as far as it could reach.
+    """
+    claim = int.from_bytes(memoryview(head)[12:HEADER_BYTES], "little")
+    header = ChunkHeader.parse(head, stored=claim)
+    first, step, end = header.header_bytes, header.blocksize, begin + header.cbytes
+    if header.memcpyed:
+        ranges = [
+            (start - (start - first) % step, min(stop + (first - stop) % step, header.cbytes))
+            for start, stop in ranges
+        ]
+    found = [(begin + start, begin + stop) for start, stop in ranges]
+    behind = min(size, end + _most_bytes(header))
+    return [*found, (end, behind)] if behind > end else found
+
+
+def checked_part(
+    stored: StoredBytes,
+    begin: int,
+    nbytes: int,
+    stated: tuple[int, int | None],
+    rows: range,
+    *,
+    exact: bool,
+) -> CheckedPart | None:
+    """Return where the parts of a chunk are, its front and its wanted blocks compared.
+
+    The chunk begins at byte `begin`, and has `nbytes` decoded bytes. Its trailer states `stated`,
+    and one of `rows`. If `exact`, nothing lies behind the trailer. A block that does not agree is
+    `CorruptionError`. None where anything else is not as it is due, or not at hand: whatever
+    decodes the chunk as a whole says what it is.
+    """
+    head = stored.cut(begin, min(begin + EXTENDED_HEADER_BYTES, stored.size))
+    if head is None or len(head) < HEADER_BYTES:
+        return None
+    end = begin + int.from_bytes(head[12:HEADER_BYTES], "little")
+    try:
+        header = ChunkHeader.parse(head, stored=min(end, stored.size) - begin)
+        header.check_decodable()
+        front = header.cbytes if header.special != "none" else header.data_start
+        found = CheckedPart(begin, begin + front, end)
+        if header.nbytes != nbytes:
+            return None
+        if stored.size == end:
+            return found
+        behind = stored.cut(end, min(stored.size, end + _most_bytes(header)))
+        starts = stored.cut(begin, begin + front)
+        if behind is None or starts is None or (exact and end + len(behind) < stored.size):
+            return None
+        trailer = parse(behind if exact else behind[: size_of(behind)])
+        spans = trailer.check_front(starts, header, *stated)
+    except IngotError:
+        return None
+    if trailer.rows not in rows:
+        return None
+    numbers = stored.wanted(head)
+    blocks: list[memoryview] = []
+    for start, stop in (spans[number] for number in numbers):
+        block = stored.cut(begin + start, begin + stop)
+        if block is None:
+            return None
+        blocks.append(block)
+    trailer.check_blocks(numbers, blocks)
+    return found
+
+
+def _most_bytes(header: ChunkHeader) -> int:
+    return _WORD.size * -(-header.nbytes // max(header.blocksize, 1)) + _MOST_OTHERS
 
 
 def _block_sums(chunk: memoryview, spans: list[tuple[int, int]]) -> bytes:

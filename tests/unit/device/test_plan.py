@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ingot import blosc
-from ingot.device.plan import Part, Region, Steps, WindowPlan
+from ingot.device.plan import Part, Region, Steps, WindowPlan, make_plan
 from ingot.device.window import ChunkPieces
 
 DATA = np.arange(5000, dtype="<i4").tobytes()
@@ -71,3 +71,32 @@ def test_chunks_that_are_not_taken_are_named(codec: str) -> None:
     assert refused == ([1, 3] if codec == "lz4" else [1, 2, 3])
     assert set(window.chunk_owners.tolist()) == {0, 1, 2, 3} - set(refused)
     assert window.blocks["direct"][:2].tolist() == [0, 4000]
+
+
+@pytest.mark.parametrize("level", [0, 5])
+def test_the_blocks_that_a_window_gets_are_those_that_are_named(level: int) -> None:
+    """By the kernel that runs, too: these are the blocks whose checksums are compared before."""
+    chunk = blosc.compress(DATA, typesize=4, blocksize=4000, level=level)
+    for region, expected in (
+        (run(1500, 20), [1]),
+        (run(999, 2), [0, 1]),
+        (run(2999, 2001), [2, 3, 4]),
+        (Region((np.array([4999, 1000]),), (4,), (slice(0, None),), (4,), (2,)), [1, 4]),
+    ):
+        due = list(range(expected[0], expected[-1] + 1)) if not level else expected
+        plans = WindowPlan(4, [20_000], [[region]]), make_plan(4, [20_000], [[region]])
+        for plan in plans:
+            assert plan.blocks(0, chunk[:32]) == due
+            window, refused = plan.build(None, [chunk], 1)
+            assert refused == []
+            if level:
+                assert len(window.blocks) == len(due)
+                sizes = (window.blocks["source_end"] - window.blocks["source"]).tolist()
+                starts = np.frombuffer(chunk, "<i4", 5, 16).tolist()
+                ends = [*starts[1:], len(chunk)]
+                assert sizes == [ends[number] - starts[number] for number in due]
+            else:
+                # Only the bytes from the first wanted item to the last are sent.
+                assert window.input_size <= 4000 * len(due)
+    special = blosc.constant(b"spam", 20_000)
+    assert make_plan(4, [20_000], [[run(0, 9)]]).blocks(0, special) == []

@@ -16,7 +16,8 @@ from ingot import Limits, Options, blosc, native
 from ingot.codecs.codec import Stage, parse_spelling, parse_stage
 from ingot.engine.device import device_dtype
 from ingot.errors import ArgumentError, CorruptionError, DamageWarning, IngotError, UnsupportedError
-from ingot.stores import MemoryStore
+from ingot.stores import LocalStore, MemoryStore
+from ingot.stores.local.open_values import OpenValues
 from ingot.stores.store import Extent
 from ingot.testing.counting import CountingStore
 from tests.host_device import HostDevice, needs_compiler
@@ -492,3 +493,215 @@ def test_codecs_without_blosc(codec: str) -> None:
     store = MemoryStore()
     array = ingot.array(DATA, store, chunks=(10, 100), codec=codec, format="zarr2")
     assert same_items(array.read((slice(3, 33), 5), device=HostDevice()), DATA[3:33, 5])
+
+
+TRAILED = ["bcolz", "blsk"]
+DUE = slice(280, 285)
+
+
+def trailed(path: Path, kind: str, codec: object, data: Any = LARGE) -> tuple[Path, int]:
+    """Store two chunks that have trailers; return the file of the second, and where it begins."""
+    # One thread puts the slots into their order.
+    one = Options(threads=1)
+    ingot.array(data, path, chunks=200, codec=codec, format=kind, options=one)
+    if kind == "bcolz":
+        return path / "data" / "__1.blp", 16
+    file = path / "data" / "__1__.bin"
+    return file, int.from_bytes(file.read_bytes()[24:32], "little")
+
+
+def block_places(file: Path, begin: int) -> tuple[list[tuple[int, int]], int]:
+    """Return where the blocks of a chunk lie in its file, and where the chunk ends."""
+    content = file.read_bytes()[begin:]
+    end = int.from_bytes(content[12:16], "little")
+    starts = [block.offset for block in blosc.inspect(content[:end]).blocks]
+    ends = [min((other for other in starts if other > start), default=end) for start in starts]
+    places = [(begin + start, begin + end) for start, end in zip(starts, ends, strict=True)]
+    return places, begin + end
+
+
+def flip(file: Path, *places: int) -> None:
+    content = bytearray(file.read_bytes())
+    for place in places:
+        content[place] ^= 0x7F
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_parts_of_chunks_with_trailers_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Read are the first bytes, the wanted blocks, and the trailer; nothing else of the files."""
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    places, end = block_places(file, begin)
+    read: list[int] = []
+    read_parts, read_values = OpenValues.read_parts, LocalStore.read
+
+    def counted(self, memory, parts, threads):  # type: ignore[no-untyped-def]
+        read.extend(stop - start for _, start, stop in parts)
+        return read_parts(self, memory, parts, threads)
+
+    def counted_too(self, extents):  # type: ignore[no-untyped-def]
+        found = read_values(self, extents)
+        for extent, data in zip(extents, found, strict=True):
+            read.append(len(data or b"") if extent.key.startswith("data/") else 0)
+        return found
+
+    array = ingot.open(tmp_path / "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenValues, "read_parts", counted)
+        patch.setattr(LocalStore, "read", counted_too)
+        assert same_items(array.read(DUE, device=HostDevice()), LARGE[DUE])
+    # Rows of 4000 bytes: 80 to 84 of this chunk lie in its blocks 20 and 21, of 16 000 bytes.
+    blocks = sum(stop - start for start, stop in places[20:22])
+    # Spare bytes behind the trailer are read as far as it could reach.
+    behind = min(file.stat().st_size - end, 4 * 50 + 4096)
+    index = 0 if kind == "bcolz" else 16 + 8 * 20
+    due = index + 4096 + blocks + behind
+    # Small gaps between blocks may be read along.
+    assert due <= sum(read) <= due + 4096
+    assert sum(read) < (end - begin) // 4
+    for key in CROPS:
+        assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("nbytes", "cbytes", "flags", "blocksize", "starts", "first", "last"),
+        *("magic", "number", "head", "sum", "foot", "cut", "short"),
+    ],
+)
+def test_damage_in_chunks_with_trailers_that_are_read_in_part(
+    tmp_path: Path, kind: str, change: str
+) -> None:
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    places, end = block_places(file, begin)
+    content = file.read_bytes()
+    at = {
+        "flags": begin + 2,
+        "nbytes": begin + 5,
+        "blocksize": begin + 9,
+        "cbytes": begin + 13,
+        "starts": begin + 16 + 4 * 20,
+        "first": places[20][0],
+        "last": places[21][1] - 1,
+        # Of a trailer of version 2: its own checksum of the front, and that of block 20.
+        "magic": end,
+        "number": end + 12,
+        "head": end + 32,
+        "sum": end + 36 + 4 * 20,
+        "foot": end + 36 + 4 * 50,
+    }
+    if change in at:
+        flip(file, at[change])
+    else:
+        file.write_bytes(content[: end + 30] if change == "cut" else content[: end - 1])
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[DUE])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(DUE, device=HostDevice())) == expected
+    assert same_items(array.read(slice(3, 5), device=HostDevice()), LARGE[3:5])
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_damage_in_blocks_that_are_not_wanted(tmp_path: Path, kind: str) -> None:
+    """They are no concern of a read, also where the chunk is read as a whole."""
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    places, _ = block_places(file, begin)
+    flip(file, places[48][0])
+    array = ingot.open(tmp_path / "a")
+    for key in (DUE, slice(200, 390)):
+        assert same_items(array.read(key, device=HostDevice()), LARGE[key])
+        # The twin decodes whole chunks on the CPU.
+        if native.read_ranges() is not None:
+            assert same_items(array[key], LARGE[key])
+    expected = outcome(lambda: array[391:395])
+    assert "block 48" in str(expected[1])
+    assert outcome(lambda: array.read(slice(391, 395), device=HostDevice())) == expected
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_blocks_that_are_stored_as_they_are_have_checksums_too(tmp_path: Path, kind: str) -> None:
+    noise = np.random.default_rng(5).integers(0, 2**31, (400, 1000)).astype("i4")
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:0:noshuffle"), noise)
+    array = ingot.open(tmp_path / "a")
+    assert same_items(array.read(DUE, device=HostDevice()), noise[DUE])
+    # Rows 280 and 281 lie in block 20, which has 282 as well.
+    place = begin + 16 + 20 * 16_000 + 9000
+    flip(file, place + 16_000)
+    assert same_items(array.read(slice(280, 282), device=HostDevice()), noise[280:282])
+    flip(file, place)
+    expected = outcome(lambda: array[280:282])
+    assert "block 20" in str(expected[1])
+    assert outcome(lambda: array.read(slice(280, 282), device=HostDevice())) == expected
+
+
+def test_a_block_that_others_refer_to_is_compared_too(tmp_path: Path) -> None:
+    codec = blocked("blosc2:lz4:5:shuffle:0:items")
+    file, begin = trailed(tmp_path / "a", "blsk", codec)
+    array = ingot.open(tmp_path / "a")
+    assert same_items(array.read(DUE, device=HostDevice()), LARGE[DUE])
+    places, _ = block_places(file, begin)
+    flip(file, places[0][0] + 8)
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[DUE])
+    assert "block 0" in str(expected[1])
+    assert outcome(lambda: array.read(DUE, device=HostDevice())) == expected
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_damage_in_chunks_with_trailers_comes_in_their_order(tmp_path: Path, kind: str) -> None:
+    """The first chunk has a front that is not sound, the second one a block that is not."""
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    places, _ = block_places(file, begin)
+    flip(file, places[0][0])
+    other = file if kind == "blsk" else tmp_path / "a" / "data" / "__0.blp"
+    flip(other, (16 if kind == "bcolz" else 16 + 8 * 20) + 16 + 4 * 20)
+    array = ingot.open(tmp_path / "a")
+    key = slice(190, 205)
+    expected = outcome(lambda: array[key])
+    assert "in chunk (0, 0)" in str(expected[2])
+    assert outcome(lambda: array.read(key, device=HostDevice())) == expected
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_chunks_of_other_programs_have_no_trailers(tmp_path: Path, kind: str) -> None:
+    file, begin = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    places, end = block_places(file, begin)
+    file.write_bytes(file.read_bytes()[:end])
+    array = ingot.open(tmp_path / "a")
+    assert same_items(array.read(DUE, device=HostDevice()), LARGE[DUE])
+    # The sizes of streams in front of them.
+    flip(file, places[20][0] + 3)
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[DUE])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(DUE, device=HostDevice())) == expected
+
+
+@pytest.mark.parametrize("kind", TRAILED)
+def test_a_chunk_of_another_place_is_refused(tmp_path: Path, kind: str) -> None:
+    """All its checksums agree; the number of the chunk does not."""
+    file, _ = trailed(tmp_path / "a", kind, blocked("blosc:lz4:5:shuffle"))
+    if kind == "bcolz":
+        file.write_bytes((tmp_path / "a" / "data" / "__0.blp").read_bytes())
+    else:
+        content = bytearray(file.read_bytes())
+        content[16:24], content[24:32] = content[24:32], content[16:24]
+        file.write_bytes(content)
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[DUE])
+    assert "this is chunk 0, not 1" in str(expected[1])
+    assert outcome(lambda: array.read(DUE, device=HostDevice())) == expected
+
+
+@pytest.mark.parametrize("place", [0, 4, 8])
+def test_damage_in_the_head_of_a_chunk_file(tmp_path: Path, place: int) -> None:
+    file, _ = trailed(tmp_path / "a", "bcolz", blocked("blosc:lz4:5:shuffle"))
+    flip(file, place)
+    array = ingot.open(tmp_path / "a")
+    expected = outcome(lambda: array[DUE])
+    assert len(expected) == 3
+    assert outcome(lambda: array.read(DUE, device=HostDevice())) == expected

@@ -11,6 +11,7 @@ import ingot
 from ingot import blosc
 from ingot.blosc.header import ChunkHeader
 from ingot.codecs.checksums import crc32c
+from ingot.codecs.codec import CheckedPart, StoredBytes
 from ingot.codecs.zone_maps import ZoneMap, ZoneMaps, has_zone_map, zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
@@ -64,6 +65,88 @@ def test_a_trailer_holds_for_its_array_only() -> None:
         trailer.parse(new).check(chunk, header, 3, 11)
     with pytest.raises(CorruptionError, match="000000000000000a, the array has no x_id"):
         trailer.parse(new).check(chunk, header, 3)
+
+
+def part_of(data: bytes, *blocks: int, missing: range = range(0)) -> StoredBytes:
+    """Return stored bytes of which blocks are wanted, and some bytes are not at hand."""
+
+    def cut(start: int, stop: int) -> memoryview | None:
+        absent = start < missing.stop and missing.start < stop
+        return None if absent else memoryview(data)[start:stop]
+
+    return StoredBytes(len(data), cut, lambda head: blocks)
+
+
+def blocked_chunk(level: int = 5) -> bytes:
+    """Return a chunk of 10 blocks of 1000 bytes."""
+    items = np.arange(2500, dtype="<i4") // 7
+    return blosc.compress(items, blocksize=1000, level=level)
+
+
+@pytest.mark.parametrize("level", [0, 5])
+@pytest.mark.parametrize("begin", [0, 16])
+def test_wanted_blocks_are_compared_and_no_others(level: int, begin: int) -> None:
+    chunk = blocked_chunk(level)
+    data = bytes(begin) + chunk + trailer.pack(chunk, 3, 2500, identity=10)
+    spans = trailer.block_spans(ChunkHeader.parse(chunk), memoryview(chunk))
+    front = begin + spans[0][0]
+
+    def checked(data: bytes, *blocks: int, **missing: range) -> CheckedPart | None:
+        stored, rows = part_of(data, *blocks, **missing), range(2500, 2501)
+        return trailer.checked_part(stored, begin, 10_000, (3, 10), rows, exact=True)
+
+    expected = CheckedPart(begin, front, begin + len(chunk))
+    assert checked(data, 2, 5) == expected
+    for number, (start, stop) in enumerate(spans):
+        for place in (start, stop - 1):
+            damaged = bytearray(data)
+            damaged[begin + place] ^= 1
+            if number in (2, 5):
+                with pytest.raises(CorruptionError, match=f"CRC-32C of the block {number} is"):
+                    checked(bytes(damaged), 2, 5)
+            else:
+                assert checked(bytes(damaged), 2, 5) == expected
+    for place in [*range(begin, front), *range(begin + len(chunk), len(data))]:
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        assert checked(bytes(damaged), 2, 5) is None
+    at = begin + spans[5][0]
+    assert checked(data, 2, 5, missing=range(at, at + 1)) is None
+    assert checked(data, 2, missing=range(at, at + 1)) == expected
+    assert checked(data, 2, missing=range(len(data) - 1, len(data))) is None
+    assert checked(data[:-1], 2) is None
+    assert checked(data + b"\0", 2) is None
+
+
+def test_a_part_of_another_chunk_is_not_taken() -> None:
+    chunk = blocked_chunk()
+    data = chunk + trailer.pack(chunk, 3, 2500, identity=10)
+
+    def taken(
+        number: int = 3, identity: int | None = 10, rows: range = range(2501), nbytes: int = 10_000
+    ) -> bool:
+        stored, stated = part_of(data + bytes(50), 2), (number, identity)
+        found = trailer.checked_part(stored, 0, nbytes, stated, rows, exact=False)
+        return found is not None
+
+    assert taken()
+    assert not taken(number=4)
+    assert not taken(identity=11)
+    assert not taken(identity=None)
+    assert not taken(rows=range(2500))
+    assert not taken(nbytes=9996)
+
+
+def test_what_is_read_of_a_chunk_with_a_trailer() -> None:
+    """A chunk that is stored as it is has whole blocks; a trailer is at most 4 KiB and sums."""
+    chunk, plain = blocked_chunk(), blocked_chunk(0)
+    size = 16 + len(chunk) + 100
+    found = trailer.part_ranges(chunk[:200], 16, size, [(300, 350), (400, 500)])
+    assert found == [(316, 366), (416, 516), (16 + len(chunk), size)]
+    found = trailer.part_ranges(plain[:16], 0, 100_000, [(16 + 1500, 16 + 2001)])
+    assert found == [(1016, 3016), (10_016, 10_016 + 40 + 4096)]
+    found = trailer.part_ranges(plain[:16], 0, len(plain), [(16 + 9000, 16 + 9001)])
+    assert found == [(9016, 10_016)]
 
 
 @pytest.mark.parametrize("wrong", [b"", b"igt1", b"x" * 36, b"igt1" + bytes(4096)])

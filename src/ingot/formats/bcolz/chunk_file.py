@@ -15,6 +15,7 @@ A pack of variable-length items (`ingot.formats.packs`) has two chunks, each wit
 import math
 import pickle
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
@@ -25,14 +26,16 @@ from ingot.codecs.codec import (
     CHUNK_LIMIT,
     Array,
     Buffer,
+    CheckedPart,
     ChunkSpec,
     CodecChain,
     EncodedChunk,
     NativeCoding,
     Serializer,
+    StoredBytes,
 )
 from ingot.codecs.zone_maps import zone_map_of
-from ingot.errors import CorruptionError, FormatError, UnsafeError, UnsupportedError
+from ingot.errors import CorruptionError, FormatError, IngotError, UnsafeError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import trailer
 from ingot.formats.packs import TrailedPacks
@@ -153,6 +156,36 @@ class ChunkFileChain(CodecChain):
     def is_framed(self) -> bool:
         """Whether anything but a chunk of the codec is stored: a trailer."""
         return True
+
+    @property
+    def is_trailed(self) -> bool:
+        """Whether a trailer has a checksum of each block."""
+        return True
+
+    def part_ranges(
+        self, head: Buffer, size: int, ranges: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Return what is read of a file to decode and compare ranges of its chunk."""
+        return trailer.part_ranges(head, HEAD_BYTES, size, ranges)
+
+    def checked_part(self, stored: StoredBytes, spec: ChunkSpec) -> CheckedPart | None:
+        """Return where the parts of a chunk are, after checking head, front and wanted blocks."""
+        head = stored.cut(0, min(HEAD_BYTES, stored.size))
+        if head is None:
+            return None
+        try:
+            check_head(head)
+        except IngotError:
+            return None
+        rows = spec.shape[0]
+        return trailer.checked_part(
+            stored,
+            HEAD_BYTES,
+            spec.nbytes,
+            self.stated(spec.number),
+            range(rows, rows + 1),
+            exact=True,
+        )
 
     def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
         """Return the chunk of a chunk file, after checking head and trailer."""

@@ -6,6 +6,7 @@ variable-length items has two chunks, each with a trailer (`ingot.formats.packs`
 is the concern of `chunk_file`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -14,10 +15,12 @@ from ingot.codecs.codec import (
     CHUNK_LIMIT,
     Array,
     Buffer,
+    CheckedPart,
     ChunkSpec,
     CodecChain,
     EncodedChunk,
     NativeCoding,
+    StoredBytes,
 )
 from ingot.codecs.compressors import Blosc2
 from ingot.codecs.zone_maps import zone_map_of
@@ -75,6 +78,22 @@ class SlotChain(CodecChain):
     def is_framed(self) -> bool:
         """Whether anything but a chunk of the codec is stored: a trailer."""
         return True
+
+    @property
+    def is_trailed(self) -> bool:
+        """Whether a trailer has a checksum of each block."""
+        return True
+
+    def part_ranges(
+        self, head: Buffer, size: int, ranges: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Return what is read of a slot to decode and compare ranges of its chunk."""
+        return trailer.part_ranges(head, 0, size, ranges)
+
+    def checked_part(self, stored: StoredBytes, spec: ChunkSpec) -> CheckedPart | None:
+        """Return where the parts of a chunk are, after checking front and wanted blocks."""
+        stated, rows = self.stated(spec.number), range(self.rows + 1)
+        return trailer.checked_part(stored, 0, spec.nbytes, stated, rows, exact=False)
 
     def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
         """Return the chunk of a slot, after checking its trailer."""
