@@ -297,9 +297,10 @@ def checked_part(
     if trailer.rows not in rows:
         return None
     numbers = stored.wanted(head)
+    whole = stored.cut(begin, end)
     blocks: list[memoryview] = []
     for start, stop in (spans[number] for number in numbers):
-        block = stored.cut(begin + start, begin + stop)
+        block = stored.cut(begin + start, begin + stop) if whole is None else whole[start:stop]
         if block is None:
             return None
         blocks.append(block)
