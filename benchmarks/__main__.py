@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         "--compare",
         action="store_true",
         help="compare with the results that were kept on this machine; a figure that is worse by "
-        f"more than {regressions.TOLERANCE:.0%} is listed, and the exit status is 1",
+        f"more than {regressions.TOLERANCE:.0%}% is listed, and the exit status is 1",
     )
     parser.add_argument(
         "--results",

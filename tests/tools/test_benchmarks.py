@@ -554,3 +554,12 @@ def test_a_simulation_counts_what_its_protocol_does() -> None:
 def test_programs_of_their_own_print_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert scale.main(["--workers", "2", "--seconds", "5", "--no-costs"]) == 0
     assert capsys.readouterr().out.count("\n") == 5
+
+
+def test_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "a figure that is worse by more than 15% is listed" in " ".join(
+        capsys.readouterr().out.split()
+    )
